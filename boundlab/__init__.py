@@ -1,0 +1,18 @@
+"""boundlab: provable bounds on the outputs of any PyTorch model."""
+
+from boundlab import rules as _rules  # fills the registry
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MixedSamples, UnsupportedOperator
+from boundlab.net import Net, capture
+from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region
+from boundlab.results import Bounds, LinearBounds
+from boundlab.rules.affine import affine
+from boundlab.rules.curves import Curve
+from boundlab.rules.elementwise import elementwise
+from boundlab.rules.registry import composition
+
+__version__ = "0.1.0"
+__all__ = [
+    "L0", "L1", "L2", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
+    "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
+]  # fmt: skip
+del _rules

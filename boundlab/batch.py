@@ -1,0 +1,67 @@
+"""Where the samples of a batch lie in a tensor.
+
+In the nodes of real networks exactly one dimension carries the batch, alone or merged with another one
+(heads, time): its size is ``outer * samples * inner`` in C order. Samples do not interact, so transposes of
+operators never need to know; only sums per sample and the place of a specification do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The batch lies in dimension ``dim``, whose size is ``outer * samples * inner``."""
+
+    dim: int = 0
+    outer: int = 1
+    inner: int = 1
+
+    def samples_first(self, rows: Tensor, samples: int) -> Tensor:
+        """``(rows, *shape) -> (rows, samples, rest)``: each sample's elements, flattened."""
+        shape = rows.shape[1:]
+        split = rows.reshape(rows.shape[0], *shape[: self.dim], self.outer, samples, self.inner, *shape[self.dim + 1 :])
+        return split.movedim(self.dim + 2, 1).flatten(2)
+
+    def sum(self, rows: Tensor, samples: int) -> Tensor:
+        """``(rows, *shape) -> (rows, samples)``: the sum of each sample's elements."""
+        if self.dim == 0 and self.outer == self.inner == 1:
+            return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
+        return self.samples_first(rows, samples).sum(2)
+
+    def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
+        before, after = shape[: self.dim], shape[self.dim + 1 :]
+        split = rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
+        return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
+
+    def separate(self, rows: Tensor, samples: int) -> Tensor:
+        """``(rows, *shape) -> (rows, samples, *shape)``: copy b keeps only the elements of sample b.
+
+        The transpose of an operator that reads a value without a batch dimension (a weight) sums over the
+        samples. Applied to these copies it leaves each sample its own coefficients.
+        """
+        size = rows.shape[1 + self.dim]
+        owner = torch.arange(size, device=rows.device) // self.inner % samples
+        mask = owner == torch.arange(samples, device=rows.device)[:, None]  # (samples, size)
+        mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
+        return rows.unsqueeze(1) * mask
+
+    def owners(self, shape: torch.Size, samples: int) -> Tensor:
+        """``shape``-broadcastable tensor that holds, for each element, the index of its sample."""
+        owner = torch.arange(shape[self.dim]) // self.inner % samples
+        return owner.reshape(*[1] * self.dim, -1, *[1] * (len(shape) - self.dim - 1))
+
+
+def candidates(shape: tuple[int, ...], samples: int, dims: list[int]) -> list[Layout]:
+    """Every layout that a tensor of this shape can have, plain ones first."""
+    found = []
+    for dim in dims:
+        rest, odd = divmod(shape[dim], samples)
+        if not odd and rest:
+            found += [Layout(dim, rest // inner, inner) for inner in range(1, rest + 1) if rest % inner == 0]
+    return sorted(found, key=lambda layout: layout.outer * layout.inner)

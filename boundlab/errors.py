@@ -1,0 +1,27 @@
+"""Everything boundlab raises on purpose, rooted at :class:`BoundlabError`."""
+
+from __future__ import annotations
+
+
+class BoundlabError(Exception):
+    """The root of all errors that boundlab raises on purpose."""
+
+
+class ArgumentError(BoundlabError, ValueError):
+    """An argument is of the wrong kind, shape, type or value; the message says what was expected."""
+
+
+class CaptureError(BoundlabError):
+    """The model could not be turned into a graph."""
+
+
+class UnsupportedOperator(BoundlabError, NotImplementedError):
+    """The graph applies an operator without a rule to a perturbed value."""
+
+
+class MixedSamples(BoundlabError):
+    """An operator lets the samples of a batch influence each other."""
+
+
+class DomainError(BoundlabError, ArithmeticError):
+    """An interval reaches a place where the operator is not defined."""

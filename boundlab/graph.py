@@ -1,0 +1,138 @@
+"""The frozen computational graph G = (V, E) that every method works on.
+
+Front ends (``boundlab.capture``) produce it; methods only read it. Its executable specification is
+:meth:`Graph.run`: running the graph on plain tensors gives what the model gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from boundlab.batch import Layout
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The place of another node's value in the arguments of a node."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node comes from in the user's code."""
+
+    module: str = ""
+    line: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in (f"module '{self.module}'" if self.module else "", self.line) if part)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node: an independent node (``op is None``: a model input, parameter or constant) or a call ``op(*args, **kwargs)``.
+
+    ``output`` picks one result of an operator that returns several. ``layout`` says where the samples of the
+    batch lie in the node's value, None if the value carries no batch dimension.
+    """
+
+    name: str
+    op: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    output: int | None = None
+    layout: Layout | None = None
+    origin: Origin = Origin()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """u(i): the names of the nodes this one reads, each once."""
+        leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
+        return tuple(dict.fromkeys(leaf.name for leaf in leaves if isinstance(leaf, Ref)))
+
+    def arguments(self, lookup: Callable[[str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """args and kwargs with every reference replaced by what ``lookup`` says of it."""
+        swap = lambda leaf: lookup(leaf.name) if isinstance(leaf, Ref) else leaf  # noqa: E731
+        return pytree.tree_map(swap, self.args), pytree.tree_map(swap, dict(self.kwargs))
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """H_i: the value of the node for concrete arguments."""
+        assert self.op is not None
+        result = self.op(*args, **kwargs)
+        return result if self.output is None else result[self.output]
+
+    def __str__(self) -> str:
+        where = str(self.origin)
+        return f"{self.name} = {op_name(self.op)}" + (f" ({where})" if where else "")
+
+
+def op_name(op: Callable[..., Any] | None) -> str:
+    """The name of an operator as users know it: ``aten.relu``."""
+    if op is None:
+        return "input"
+    packet = getattr(op, "overloadpacket", op)
+    return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace("::", ".")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in topological order, and which of them are inputs, parameters and outputs.
+
+    ``inputs``: names of the model's inputs in order. ``parameters``: node name -> the path of the parameter or
+    buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or plain constants) of the outputs.
+    ``batched``: whether dimension 0 of the inputs with a layout counts samples. ``aliases``: names of nodes that
+    only copied another one -> that one. ``modules``: module path -> its last node. ``examples``: input -> shape, dtype
+    and whether dimension 0 is free.
+    """
+
+    nodes: Mapping[str, Node]
+    inputs: tuple[str, ...]
+    parameters: Mapping[str, str]
+    constants: Mapping[str, Tensor]
+    outputs: tuple[Any, ...]
+    batched: bool
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, tuple[tuple[int, ...], Any, bool]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for node in self.nodes.values():
+            missing = [name for name in node.inputs if name not in seen]
+            assert not missing, f"{node} reads {missing} before they are computed"
+            seen.add(node.name)
+        assert all(o.name in seen for o in self.outputs if isinstance(o, Ref))
+
+    def run(self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None) -> dict[str, Any]:
+        """The executable specification: the value of every node, given those of all independent nodes."""
+        env: dict[str, Any] = dict(values)
+        for node in self.nodes.values():
+            if node.name not in env and (keep is None or keep(node.name)):
+                env[node.name] = node.call(*node.arguments(env.__getitem__))
+        return env
+
+    def ancestors(self, targets: tuple[str, ...]) -> set[str]:
+        """The targets and every node that they depend on."""
+        found: set[str] = set()
+        stack = list(targets)
+        while stack:
+            name = stack.pop()
+            if name not in found:
+                found.add(name)
+                stack.extend(self.nodes[name].inputs)
+        return found
+
+    def dependents(self, sources: set[str], cuts: frozenset[Any] = frozenset()) -> set[str]:
+        """The sources and every node whose value depends on one of them; operators in ``cuts`` pass nothing on."""
+        found = set(sources)
+        for node in self.nodes.values():
+            if node.op not in cuts and any(name in found for name in node.inputs):
+                found.add(node.name)
+        return found
+

@@ -1,0 +1,54 @@
+"""A tensor known only to lie between two others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """``lower <= value <= upper`` elementwise; both tensors have the shape of the value."""
+
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.lower.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.lower.dtype
+
+    @property
+    def centre(self) -> Tensor:
+        return (self.lower + self.upper) / 2
+
+    @property
+    def radius(self) -> Tensor:
+        return (self.upper - self.lower) / 2
+
+    def intersect(self, other: Interval) -> Interval:
+        """Both are true, so their intersection is.
+
+        Two sound bounds of the same value can cross by a rounding error when both are almost points; then
+        the pair is put back in order, so that ``lower <= upper`` always holds. NaN never wins over a number.
+        """
+        lower = torch.fmax(self.lower, other.lower)
+        upper = torch.fmin(self.upper, other.upper)
+        return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
+
+
+Value = Tensor | Interval
+"""What an argument of an operator is during an analysis: a constant, or a value known within an interval."""
+
+
+def lower_of(value: Value) -> Tensor:
+    return value.lower if isinstance(value, Interval) else value
+
+
+def upper_of(value: Value) -> Tensor:
+    return value.upper if isinstance(value, Interval) else value

@@ -1,0 +1,1 @@
+"""Interval, forward, backward and hybrid bound propagation."""

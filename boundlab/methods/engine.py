@@ -1,0 +1,181 @@
+"""The methods by name: which bounds intermediate nodes get, and how the output is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.graph import Graph, Node
+from boundlab.interval import Interval
+from boundlab.methods import backward
+from boundlab.methods.analysis import Analysis
+from boundlab.methods.forward import Forms
+from boundlab.regions import Region
+
+METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward")
+AFFORDABLE = 1 << 26
+"""The size of coefficients up to which interval arithmetic asks a region that is not a box for exact affine bounds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Everything one call asks."""
+
+    graph: Graph
+    values: Mapping[str, Any]
+    regions: Mapping[str, Region]
+    samples: int
+    method: str
+    slopes: str = "adaptive"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What is known of every node, and in forward mode its linear bounds."""
+
+    analysis: Analysis
+    forms: Forms | None
+    method: str
+
+
+def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
+    """Bound every node that the targets depend on by the means of the method."""
+    analysis = Analysis(question.graph, dict(question.values), question.regions, question.samples, question.slopes, targets)
+    forms = Forms(analysis) if question.method.startswith("forward") else None
+
+    def refine(analysis: Analysis, node: Node, interval: Interval) -> Interval:
+        analysis.values[node.name] = interval
+        if forms is not None:
+            forms.add(node, interval)
+        wanted = node.name in analysis.bounded and interval.dtype.is_floating_point and node.name not in analysis.regions
+        if not wanted or node.name in analysis.exact:
+            return interval
+        if forms is not None:
+            return interval.intersect(forms.interval(node))
+        if question.method == "crown" or _bends_nothing(analysis, node):
+            return interval.intersect(backward.bound_node(analysis, node.name))
+        return interval
+
+    return Answer(analysis.fill(refine), forms, question.method)
+
+
+def _bends_nothing(analysis: Analysis, node: Node) -> bool:
+    """Whether interval arithmetic should ask the region itself: the node is an affine function of sources that are
+    not boxes (an L2 ball), whose hull would lose the norm, and the coefficients are affordable."""
+    if node.name not in analysis.affine_only:
+        return False
+    sources = [name for name in analysis.graph.ancestors((node.name,)) if name in analysis.regions]
+    if all(analysis.regions[name].is_box for name in sources):
+        return False
+    columns = sum(analysis.interval(name).lower.numel() for name in sources)
+    return analysis.interval(node.name).lower.numel() * columns <= AFFORDABLE * max(analysis.samples, 1)
+
+
+def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
+    """Bounds of every element of an output node."""
+    analysis = answer.analysis
+    if target not in analysis.variable:
+        value = analysis.values[target]
+        return Interval(value, value)
+    node, interval = analysis.graph.nodes[target], analysis.interval(target)
+    if target in analysis.regions or not interval.dtype.is_floating_point:
+        return interval
+    if answer.forms is not None:
+        interval = interval.intersect(answer.forms.interval(node))
+    if answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.exact or _bends_nothing(analysis, node):
+        interval = interval.intersect(backward.bound_node(analysis, target, sides))
+    return interval
+
+
+def spec_rows(answer: Answer, target: str, spec: Tensor) -> Tensor:
+    """A specification (specs, out) or (samples, specs, out) as rows of the output node."""
+    analysis = answer.analysis
+    node, like = analysis.graph.nodes[target], _tensor(analysis, target)
+    samples = analysis.samples if node.layout is not None else 1
+    size = like.numel() // max(samples, 1)
+    if spec.dim() == 2:
+        spec = spec[None].expand(samples, -1, -1)
+    if spec.dim() != 3 or spec.shape[0] != samples or spec.shape[2] != size:
+        raise ArgumentError(
+            f"spec must have the shape (specs, {size}) or ({samples}, specs, {size}) for an output of {size} elements a sample, not {tuple(spec.shape)}"
+        )
+    rows = spec.to(like).transpose(0, 1)  # (specs, samples, out)
+    return rows.reshape(-1, 1, *like.shape) if node.layout is None else node.layout.place(rows, like.shape)
+
+
+def _tensor(analysis: Analysis, name: str) -> Tensor:
+    value = analysis.values[name]
+    return value.lower if isinstance(value, Interval) else value
+
+
+def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interval:
+    """Bounds of ``spec @ output``: (samples, specs)."""
+    rows = spec_rows(answer, target, spec)
+    below = _spec_lower(answer, target, rows) if sides != "upper" else None
+    above = -_spec_lower(answer, target, -rows) if sides != "lower" else None
+    like = below if below is not None else above
+    assert like is not None
+    low = torch.full_like(like, -torch.inf) if below is None else below
+    up = torch.full_like(like, torch.inf) if above is None else above
+    return Interval(torch.minimum(low, up).T, torch.maximum(low, up).T)
+
+
+def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
+    """Lower bounds of rows of the output: (rows, samples)."""
+    analysis = answer.analysis
+    node = analysis.graph.nodes[target]
+    if target not in analysis.variable:
+        product = rows * analysis.values[target]
+        return product.flatten(2).sum(2) if node.layout is None else node.layout.sum(product, analysis.samples)
+    bounds = [through_affine_tail(analysis, target, rows)]
+    if answer.forms is not None:
+        bounds.append(_forward_rows(answer.forms, node, rows))
+    if answer.method != "ibp" and answer.method != "forward":
+        step = backward.chunk_size(analysis, target)
+        bounds.append(torch.cat([backward.lower_bounds(analysis, target, part) for part in rows.split(step)]))
+    best = bounds[0]
+    for bound in bounds[1:]:
+        best = torch.fmax(best, bound)
+    return best
+
+
+def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor:
+    """Interval bounds of rows of the output, with the affine operators at its end merged into the rows: at least as
+    tight as bounding the output first. Ends at nodes that are not affine and takes their intervals."""
+    bent = lambda name: analysis.rules[name].nonlinear(analysis.calls[name]) or not analysis.interval(name).dtype.is_floating_point  # noqa: E731
+    ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
+    samples = bias.shape[1]
+    for name, part in ends.items():
+        if name in analysis.regions:
+            bias = bias + analysis.regions[name].minimum(part)
+            continue
+        x, layout = analysis.interval(name), analysis.graph.nodes[name].layout
+        least = part.clamp(min=0) * x.lower + part.clamp(max=0) * x.upper
+        bias = bias + (least.flatten(2).sum(2) if layout is None and least.dim() > 2 else least if layout is None else layout.sum(least, samples))
+    return bias
+
+
+def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
+    """Lower bounds of rows of the output from its linear bounds in the sources."""
+    analysis = forms.analysis
+    samples = analysis.samples if node.layout is not None else 1
+    lower, upper = forms.lower[node.name], forms.upper[node.name]
+    by_sample: Callable[[Tensor], Tensor] = (
+        (lambda t: t.reshape(t.shape[0], 1, -1)) if node.layout is None else (lambda t: node.layout.samples_first(t, samples))  # type: ignore[union-attr]
+    )
+    c = by_sample(rows.squeeze(1) if node.layout is None else rows)  # (rows, samples, out)
+    low, up = by_sample(lower), by_sample(upper)  # (columns + 1, samples, out)
+    merged = torch.einsum("rso,cso->crs", c.clamp(min=0), low) + torch.einsum("rso,cso->crs", c.clamp(max=0), up)
+    total, start = merged[-1], 0
+    for name, region in analysis.regions.items():
+        size = forms.width(name)
+        shape = region.hull().shape
+        shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
+        total = total + region.minimum(merged[start : start + size].permute(1, 2, 0).reshape(len(rows), samples, *shape))
+        start += size
+    return total

@@ -1,0 +1,96 @@
+"""Forward mode (Algorithm 1): linear bounds of every node in the sources, from the inputs on.
+
+A linear function of the sources is a tensor (columns + 1, *shape of the node): one column per element of one sample of
+each batched source and per element of each other one, and the constant term last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from boundlab.graph import Node
+from boundlab.interval import Interval
+from boundlab.methods.analysis import Analysis
+from boundlab.relaxation import AffineMap, Form
+
+
+@dataclass(eq=False)
+class Forms:
+    """The linear bounds found so far in one analysis."""
+
+    analysis: Analysis
+    lower: dict[str, Form] = field(default_factory=dict)
+    upper: dict[str, Form] = field(default_factory=dict)
+
+    def width(self, name: str) -> int:
+        """The number of columns of a source."""
+        hull = self.analysis.regions[name].hull()
+        batched = self.analysis.graph.nodes[name].layout is not None
+        return hull.lower[0].numel() if batched else hull.lower.numel()
+
+    @property
+    def columns(self) -> int:
+        return sum(self.width(name) for name in self.analysis.regions)
+
+    def add(self, node: Node, interval: Interval) -> None:
+        """Bound one more node whose arguments are bounded."""
+        name = node.name
+        if name in self.analysis.regions:
+            self.lower[name] = self.upper[name] = self._source(node, interval)
+        elif not interval.dtype.is_floating_point:
+            zeros = torch.zeros(self.columns, *interval.shape, device=interval.lower.device)
+            self.lower[name] = torch.cat([zeros, interval.lower[None].to(zeros)])
+            self.upper[name] = torch.cat([zeros, interval.upper[None].to(zeros)])
+        else:
+            names = self.analysis.calls[name].names
+            relaxation = self.analysis.relaxation(name)
+            self.lower[name], self.upper[name] = relaxation.forward([self.lower[n] for n in names], [self.upper[n] for n in names])
+
+    def _source(self, node: Node, interval: Interval) -> Form:
+        like = interval.lower
+        blocks = []
+        for name in self.analysis.regions:
+            size = self.width(name)
+            if name != node.name:
+                blocks.append(torch.zeros(size, *like.shape, dtype=like.dtype, device=like.device))
+            elif node.layout is None:
+                blocks.append(torch.eye(size, dtype=like.dtype, device=like.device).reshape(size, *like.shape))
+            else:
+                eye = torch.eye(size, dtype=like.dtype, device=like.device).reshape(size, 1, *like.shape[1:])
+                blocks.append(eye.expand(size, *like.shape))
+        return torch.cat([*blocks, torch.zeros(1, *like.shape, dtype=like.dtype, device=like.device)])
+
+    def rows(self, form: Form, node: Node) -> dict[str, Tensor]:
+        """The coefficients of a form by source: (elements of a sample, samples, *shape of the source)."""
+        samples = self.analysis.samples if node.layout is not None else 1
+        split = form[:-1].reshape(form.shape[0] - 1, 1, -1) if node.layout is None else node.layout.samples_first(form[:-1], samples)
+        found, start = {}, 0
+        for name, region in self.analysis.regions.items():
+            size = self.width(name)
+            shape = region.hull().shape
+            shape = shape[1:] if self.analysis.graph.nodes[name].layout is not None else shape
+            block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)
+            found[name] = block.reshape(block.shape[0], samples, *shape)
+            start += size
+        return found
+
+    def minimum(self, form: Form, node: Node) -> Tensor:
+        """The minimum of a form over the regions, in the shape of the node."""
+        total: Tensor | float = 0.0
+        for name, rows in self.rows(form, node).items():
+            total = total + self.analysis.regions[name].minimum(rows)  # (elements, samples)
+        assert isinstance(total, Tensor)
+        shape = form.shape[1:]
+        flat = total.T[None]
+        placed = flat.reshape(shape) if node.layout is None else node.layout.place(flat, shape)[0]
+        return placed + form[-1]
+
+    def interval(self, node: Node) -> Interval:
+        return Interval(self.minimum(self.lower[node.name], node), -self.minimum(-self.upper[node.name], node))
+
+    def through(self, node: Node, function: AffineMap) -> tuple[Form, Form]:
+        """The linear bounds of an affine function of a node."""
+        return function.forward([self.lower[node.name]], [self.upper[node.name]])

@@ -1,0 +1,330 @@
+"""A captured model, and the questions one can ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from boundlab.capture.torch_export import Function, export
+from boundlab.errors import ArgumentError
+from boundlab.graph import Graph, Ref
+from boundlab.interval import Interval
+from boundlab.methods import backward
+from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
+from boundlab.regions import Region
+from boundlab.results import Bounds, LinearBounds
+from boundlab.rules.rectifiers import SLOPES
+
+SIDES = ("both", "lower", "upper")
+
+
+def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
+    """Read a model into a graph whose outputs can be bounded.
+
+    model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs: example inputs. The
+    batch size (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the module at
+    every question, so training needs no new capture; train or eval mode is fixed here. The module is not changed.
+    batched: False if dimension 0 of the inputs does not count samples; None finds out.
+    """
+    if isinstance(model, ExportedProgram):
+        if not args and not kwargs and model.example_inputs is not None:
+            args, kwargs = model.example_inputs
+        module: nn.Module | None = None
+        program: Any = model
+    elif isinstance(model, nn.Module):
+        module = program = model
+    elif callable(model):
+        module = program = Function(model)
+    else:
+        raise ArgumentError(f"capture takes a module, a callable or an exported program, not {type(model).__name__}")
+    for leaf in pytree.tree_leaves((args, kwargs)):
+        if isinstance(leaf, Region):
+            raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
+    graph, inputs, outputs = export(program, args, kwargs, batched)
+    return Net(program if module is None else module, graph, inputs, outputs)
+
+
+class Net:
+    """A model as a graph, together with the module that holds its parameters."""
+
+    def __init__(self, source: nn.Module | ExportedProgram, graph: Graph, inputs: pytree.TreeSpec, outputs: pytree.TreeSpec) -> None:
+        self.source = source
+        self.graph = graph
+        self._inputs = inputs
+        self._outputs = outputs
+
+    def __repr__(self) -> str:
+        batch = "free batch size" if self.graph.batched else "no batch"
+        return f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs {list(self.graph.inputs)}, {batch})"
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def bounds(
+        self,
+        *inputs: Any,
+        method: str = "crown",
+        perturb: Mapping[str, Region] | None = None,
+        spec: Tensor | None = None,
+        sides: str = "both",
+        slopes: str = "adaptive",
+        intermediates: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Lower and upper bounds of the outputs for every member of the regions.
+
+        inputs, kwargs: one entry per model input, a region or a plain tensor. perturb: regions on parameters by name.
+        method: "ibp", "forward", "crown", "crown-ibp" or "forward+backward". spec: C of shape (specs, out) or (batch,
+        specs, out) to bound ``C @ output`` instead, result (batch, specs). sides: "both", "lower" or "upper"; the other
+        side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same".
+        intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
+
+        Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
+        """
+        _choose("sides", sides, SIDES)
+        answer = self._ask(inputs, kwargs, method, perturb, slopes)
+        if spec is not None:
+            bounds = spec_bounds(answer, self._only_output("spec"), _spec_tensor(spec), sides)
+            result = self._drop_samples(bounds)
+            return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {})
+        kept = self._intermediates(answer) if intermediates else {}
+        leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
+        return pytree.tree_unflatten(leaves, self._outputs)
+
+    def margins(
+        self,
+        *inputs: Any,
+        method: str = "crown",
+        perturb: Mapping[str, Region] | None = None,
+        slopes: str = "adaptive",
+        **kwargs: Any,
+    ) -> Tensor:
+        """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
+
+        The last positional argument holds the labels y: (batch,). The margin of class k stands at k, or k - 1 behind y.
+        """
+        *entries, labels = inputs
+        if not isinstance(labels, Tensor):
+            labels = torch.as_tensor(labels)
+        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes)
+        target = self._only_output("margins")
+        spec = margin_spec(labels, self._classes(answer, target))
+        result = self._drop_samples(spec_bounds(answer, target, spec, "lower"))
+        return result.lower
+
+    def linear_bounds(
+        self,
+        *inputs: Any,
+        method: str = "crown",
+        perturb: Mapping[str, Region] | None = None,
+        spec: Tensor | None = None,
+        slopes: str = "adaptive",
+        **kwargs: Any,
+    ) -> LinearBounds:
+        """Linear functions of the perturbed inputs and parameters below and above the output, by backward mode.
+
+        method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
+        """
+        _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
+        answer = self._ask(inputs, kwargs, method, perturb, slopes)
+        target = self._only_output("linear_bounds")
+        analysis = answer.analysis
+        if target not in analysis.variable:
+            raise ArgumentError("the output does not depend on anything that is perturbed")
+        node, like = analysis.graph.nodes[target], analysis.interval(target).lower
+        samples = analysis.samples if node.layout is not None else None
+        size = like.numel() // max(samples or 1, 1)
+        rows = backward.identity_rows(analysis, target, 0, size) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
+        out_shape = [rows.shape[0]]
+        if spec is None:
+            whole = list(like.shape)
+            out_shape = whole if node.layout is None else _without(whole, node.layout.dim, node.layout.outer * node.layout.inner)
+        lower_A, lower_b = self._lines(answer, target, rows, out_shape, samples)
+        upper_A, upper_b = self._lines(answer, target, -rows, out_shape, samples)
+        batched = {name: analysis.graph.nodes[name].layout is not None for name in analysis.regions}
+        names = self._public_names(analysis.regions)
+        return LinearBounds(
+            {names[k]: v for k, v in lower_A.items()},
+            lower_b,
+            {names[k]: -v for k, v in upper_A.items()},
+            -upper_b,
+            {names[k]: v for k, v in analysis.regions.items()},
+            {names[k]: v for k, v in batched.items()},
+            samples,
+        )
+
+    # -- details ---------------------------------------------------------------------------------------------------
+
+    def _lines(self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None) -> tuple[dict[str, Tensor], Tensor]:
+        ends, bias = backward.pull_back(answer.analysis, target, rows)
+        lead = [] if samples is None else [samples]
+        matrices = {}
+        for name, region in answer.analysis.regions.items():
+            shape = region.hull().shape
+            shape = shape[1:] if answer.analysis.graph.nodes[name].layout is not None else shape
+            part = ends.get(name)
+            if part is None:
+                part = torch.zeros(rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device)
+            matrices[name] = part.transpose(0, 1).reshape(*lead, *out, *shape)
+        return matrices, bias.T.reshape(*lead, *out)
+
+    def _ask(self, inputs: tuple[Any, ...], kwargs: dict[str, Any], method: str, perturb: Mapping[str, Region] | None, slopes: str) -> Answer:
+        _choose("method", method, METHODS)
+        _choose("slopes", slopes, SLOPES)
+        values, regions = self._read_inputs(inputs, kwargs)
+        values |= self._read_state()
+        regions |= self._read_perturbed(perturb or {}, values)
+        if not regions:
+            raise ArgumentError("nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, or perturb={'name': region}")
+        for name in regions:
+            values.pop(name, None)
+        targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
+        samples = self._samples(values, regions)
+        return analyse(Question(self.graph, values, regions, samples, method, slopes), targets)
+
+    def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
+        leaves, tree = pytree.tree_flatten((inputs, kwargs))
+        if tree != self._inputs:
+            expected = ", ".join(self.graph.inputs)
+            raise ArgumentError(f"the model was captured with the inputs ({expected}), in that structure; got {len(leaves)} of another structure")
+        values: dict[str, Any] = {}
+        regions: dict[str, Region] = {}
+        for name, leaf in zip(self.graph.inputs, leaves, strict=True):
+            if isinstance(leaf, Region):
+                self._check_shape(name, leaf.hull().lower)
+                regions[name] = leaf
+            else:
+                if isinstance(leaf, Tensor):
+                    self._check_shape(name, leaf)
+                    if leaf.is_floating_point() and torch.isnan(leaf).any():
+                        raise ArgumentError(f"the input '{name}' contains NaN")
+                values[name] = leaf
+        return values, regions
+
+    def _check_shape(self, name: str, tensor: Tensor) -> None:
+        example = self.graph.examples.get(name)
+        if example is None:
+            raise ArgumentError(f"the input '{name}' is not a tensor in the captured model")
+        shape, dtype, free = example
+        if tensor.dtype != dtype:
+            raise ArgumentError(f"the input '{name}' must have dtype {dtype} as in the captured model, not {tensor.dtype}")
+        wrong = len(shape) != tensor.dim() or any(a != b for i, (a, b) in enumerate(zip(shape, tensor.shape, strict=True)) if i or not free)
+        if wrong:
+            text = str(tuple(shape)) if not free else f"(batch, {', '.join(map(str, shape[1:]))})"
+            raise ArgumentError(f"the input '{name}' must have the shape {text}, not {tuple(tensor.shape)}")
+
+    def _read_state(self) -> dict[str, Any]:
+        """Parameters and buffers as they are now."""
+        values: dict[str, Any] = dict(self.graph.constants)
+        if isinstance(self.source, ExportedProgram):
+            state = {**self.source.state_dict, **self.source.constants}
+            return values | {name: state[path] for name, path in self.graph.parameters.items()}
+        for name, path in self.graph.parameters.items():
+            owner, _, leaf = path.rpartition(".")
+            values[name] = getattr(self.source.get_submodule(owner), leaf)
+        return values
+
+    def _read_perturbed(self, perturb: Mapping[str, Region], values: Mapping[str, Any]) -> dict[str, Region]:
+        by_path = {path: name for name, path in self.graph.parameters.items()}
+        if isinstance(self.source, Function):  # the modules a callable closes over, under their own names
+            prefix = "modules_used.0."
+            by_path |= {path.removeprefix(prefix): name for path, name in by_path.items() if path.startswith(prefix)}
+        regions = {}
+        for path, region in perturb.items():
+            if path not in by_path:
+                raise ArgumentError(f"the model has no parameter '{path}' that its outputs depend on; there are: {', '.join(sorted(by_path))}")
+            if not isinstance(region, Region):
+                raise ArgumentError(f"perturb['{path}'] must be a region, not {type(region).__name__}")
+            name = by_path[path]
+            value = values[name]
+            if not value.is_floating_point():
+                raise ArgumentError(f"'{path}' is of type {value.dtype}: only floating-point parameters can be perturbed")
+            placed = region.at(value)
+            if placed.hull().shape != value.shape:
+                raise ArgumentError(f"the region for '{path}' must have the shape {tuple(value.shape)}, not {tuple(placed.hull().shape)}")
+            regions[name] = placed
+        return regions
+
+    def _samples(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> int:
+        sizes = {}
+        for name in self.graph.inputs:
+            if self.graph.nodes[name].layout is not None:
+                sizes[name] = (regions[name].hull().lower if name in regions else values[name]).shape[0]
+        if len(set(sizes.values())) > 1:
+            raise ArgumentError(f"the inputs disagree on the batch size: {sizes}")
+        return next(iter(sizes.values()), 1)
+
+    def _only_output(self, what: str) -> str:
+        refs = [output for output in self.graph.outputs if isinstance(output, Ref)]
+        if len(refs) != 1 or not self._outputs.is_leaf():
+            raise ArgumentError(f"{what} needs a model with a single tensor output; this one returns {self._outputs}")
+        return str(refs[0].name)
+
+    def _classes(self, answer: Answer, target: str) -> int:
+        value = answer.analysis.values[target]
+        shape = value.shape
+        return int(shape[-1]) if self.graph.nodes[target].layout is not None else int(shape.numel())
+
+    def _output(self, answer: Answer, output: Any, sides: str, kept: Mapping[str, Bounds]) -> Any:
+        if not isinstance(output, Ref):
+            return output
+        interval = output_bounds(answer, output.name, sides)
+        low = torch.full_like(interval.lower, -torch.inf) if sides == "upper" and interval.dtype.is_floating_point else interval.lower
+        up = torch.full_like(interval.upper, torch.inf) if sides == "lower" and interval.dtype.is_floating_point else interval.upper
+        return Bounds(low, up, kept)
+
+    def _drop_samples(self, bounds: Interval) -> Interval:
+        return bounds if self.graph.batched else Interval(bounds.lower[0], bounds.upper[0])
+
+    def _intermediates(self, answer: Answer) -> dict[str, Bounds]:
+        """By graph name, and by module path for the last node that a module computes."""
+        found: dict[str, Bounds] = {}
+        for name, value in answer.analysis.values.items():
+            if isinstance(value, Interval):
+                found[name] = Bounds(value.lower, value.upper)
+        for name, node in self.graph.nodes.items():
+            if name in found and node.origin.module:
+                found[node.origin.module] = found[name]
+        for path, name in self.graph.modules.items():
+            if name in found:
+                found[path] = found[name]
+        return found
+
+    def _public_names(self, regions: Mapping[str, Region]) -> dict[str, str]:
+        return {name: self.graph.parameters.get(name, name) for name in regions}
+
+
+def margin_spec(labels: Tensor, classes: int) -> Tensor:
+    """C of shape (batch, classes - 1, classes) with rows e_y - e_k for k != y."""
+    labels = labels.reshape(-1)
+    if labels.is_floating_point():
+        raise ArgumentError(f"labels must be whole numbers, not {labels.dtype}")
+    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        raise ArgumentError(f"labels must lie between 0 and {classes - 1}; got {int(labels.min())} ... {int(labels.max())}")
+    eye = torch.eye(classes, device=labels.device)
+    rows = eye[labels][:, None] - eye  # (batch, classes, classes)
+    others = torch.arange(classes, device=labels.device) != labels[:, None]
+    return rows[others].reshape(len(labels), classes - 1, classes)
+
+
+def _without(shape: list[int], dim: int, rest: int) -> list[int]:
+    return shape[:dim] + ([rest] if rest > 1 else []) + shape[dim + 1 :]
+
+
+def _spec_tensor(spec: Any) -> Tensor:
+    if not isinstance(spec, Tensor):
+        raise ArgumentError(f"spec must be a tensor of shape (specs, out) or (batch, specs, out), not {type(spec).__name__}")
+    return spec
+
+
+def _choose(what: str, value: Any, options: tuple[str, ...]) -> None:
+    if value not in options:
+        import difflib
+
+        close = difflib.get_close_matches(str(value), options, 1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, options))}, not {value!r}.{hint}")

@@ -1,0 +1,7 @@
+"""Input sets."""
+
+from boundlab.regions.balls import L0, L1, L2, Lp
+from boundlab.regions.base import Region
+from boundlab.regions.boxes import Box, Linf
+
+__all__ = ["L0", "L1", "L2", "Box", "Linf", "Lp", "Region"]

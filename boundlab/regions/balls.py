@@ -1,0 +1,204 @@
+"""Norm balls, one per sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.interval import Interval
+from boundlab.regions.base import Region, inner
+from boundlab.regions.boxes import _given, cut
+from boundlab.regions.checks import Number, centre_tensor, radius, spread
+
+
+class _Ball(Region):
+    """All x with ``||(x - centre) / eps||_p <= 1`` per sample, cut to a valid range if one is given.
+
+    With one eps for all elements this is the usual ball of radius eps. A different eps per element stretches it; an
+    element with eps 0 does not move. For a ball cut by a valid range the linear minimum is the better one of those
+    over the ball and over the cut box: sound, and at most as tight as the exact minimum over their intersection.
+    """
+
+    x: Tensor | None
+    eps: Number
+    lower: Number | None
+    upper: Number | None
+
+    @property
+    def order(self) -> float:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        if not self.order >= 1:
+            raise ArgumentError(f"p must be at least 1 (use L0 for a number of changed elements), not {self.order}")
+        if self.x is not None:
+            centre_tensor(self.x)
+            cut(self.x, radius(self.eps, self.x), self.lower, self.upper)
+        elif not isinstance(self.eps, Tensor):
+            radius(self.eps, torch.zeros(()))
+
+    @property
+    def centre(self) -> Tensor:
+        return _given(self.x)
+
+    def hull(self) -> Interval:
+        x = _given(self.x)
+        return cut(x, radius(self.eps, x), self.lower, self.upper)
+
+    def minimum(self, coefficients: Tensor) -> Tensor:
+        """Hoelder: min over the ball is <c, centre> - ||eps c||_q with 1/p + 1/q = 1."""
+        x = _given(self.x)
+        dual = 1.0 if self.order == math.inf else math.inf if self.order == 1 else self.order / (self.order - 1)
+        scaled = (coefficients * radius(self.eps, x)).flatten(2) if coefficients.dim() > 2 else (coefficients * radius(self.eps, x)).unsqueeze(2)
+        if scaled.shape[2] == 0:
+            return inner(coefficients, x)
+        over_ball = inner(coefficients, x) - torch.linalg.vector_norm(scaled, dual, dim=2)
+        if self.lower is None and self.upper is None:
+            return over_ball
+        box = self.hull()
+        over_box = inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
+        return torch.maximum(over_ball, over_box)
+
+    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
+        """A point of the ball (of every radius up to the boundary), moved into the valid range.
+
+        Cutting to a range that holds the centre moves every element towards it, so the point stays in the ball.
+        """
+        x = _given(self.x)
+        batch = x.shape[0] if batched and x.dim() else 1
+        flat = torch.randn((batch, x.numel() // max(batch, 1)), generator=generator, dtype=x.dtype, device=x.device)
+        norm = torch.linalg.vector_norm(flat, self.order, dim=1, keepdim=True) if flat.shape[1] else torch.ones_like(flat[:, :1])
+        length = torch.rand((batch, 1), generator=generator, dtype=x.dtype, device=x.device)
+        step = (flat / norm.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(x.shape) * radius(self.eps, x)
+        point = x + step
+        if self.lower is not None:
+            point = torch.maximum(point, spread(self.lower, x, "lower"))
+        if self.upper is not None:
+            point = torch.minimum(point, spread(self.upper, x, "upper"))
+        return point
+
+
+@dataclass(frozen=True, eq=False)
+class L2(_Ball):
+    """The Euclidean ball of radius eps around x, per sample."""
+
+    x: Tensor | None = None
+    eps: Number = 0.0
+    lower: Number | None = None
+    upper: Number | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def order(self) -> float:
+        return 2.0
+
+    def at(self, value: Tensor) -> L2:
+        return self if self.x is not None else L2(value, self.eps, self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class L1(_Ball):
+    """The ball of radius eps around x in the sum of absolute values, per sample."""
+
+    x: Tensor | None = None
+    eps: Number = 0.0
+    lower: Number | None = None
+    upper: Number | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def order(self) -> float:
+        return 1.0
+
+    def at(self, value: Tensor) -> L1:
+        return self if self.x is not None else L1(value, self.eps, self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Lp(_Ball):
+    """The ball of radius eps around x in the p-norm, p >= 1 (infinity allowed), per sample."""
+
+    x: Tensor | None = None
+    p: float = 2.0
+    eps: Number = 0.0
+    lower: Number | None = None
+    upper: Number | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def order(self) -> float:
+        return float(self.p)
+
+    @property
+    def is_box(self) -> bool:
+        return self.order == math.inf
+
+    def at(self, value: Tensor) -> Lp:
+        return self if self.x is not None else Lp(value, self.p, self.eps, self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class L0(Region):
+    """At most k elements of each sample replaced by anything in ``[lower, upper]``; k is a number or one per sample."""
+
+    x: Tensor | None = None
+    k: int | Tensor = 1
+    lower: Number = 0.0
+    upper: Number = 1.0
+
+    def __post_init__(self) -> None:
+        k = torch.as_tensor(self.k)
+        if k.is_floating_point() or (k < 0).any():
+            raise ArgumentError(f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}")
+        if self.x is not None:
+            centre_tensor(self.x)
+            if (spread(self.lower, self.x, "lower") > spread(self.upper, self.x, "upper")).any():
+                raise ArgumentError("L0: lower exceeds upper, so no element has anywhere to go")
+
+    def at(self, value: Tensor) -> L0:
+        return self if self.x is not None else L0(value, self.k, self.lower, self.upper)
+
+    @property
+    def centre(self) -> Tensor:
+        return _given(self.x)
+
+    def _counts(self, samples: int) -> Tensor:
+        return torch.as_tensor(self.k, device=_given(self.x).device).reshape(-1).expand(samples)
+
+    def hull(self) -> Interval:
+        x = _given(self.x)
+        low = torch.minimum(x, spread(self.lower, x, "lower").expand(x.shape))
+        up = torch.maximum(x, spread(self.upper, x, "upper").expand(x.shape))
+        k = torch.as_tensor(self.k, device=x.device)
+        moves = (k > 0).reshape(-1, *[1] * (x.dim() - 1)) if k.dim() else k > 0
+        return Interval(torch.where(moves, low, x), torch.where(moves, up, x))
+
+    def minimum(self, coefficients: Tensor) -> Tensor:
+        """Exact: change the k elements whose best change lowers the sum most."""
+        x = _given(self.x)
+        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
+        gains = torch.minimum(coefficients * (low - x), coefficients * (up - x)).clamp(max=0)
+        gains = gains.flatten(2) if gains.dim() > 2 else gains.unsqueeze(2)
+        ordered = gains.sort(dim=2).values
+        rank = torch.arange(ordered.shape[2], device=x.device)
+        chosen = rank < self._counts(ordered.shape[1])[:, None]
+        return inner(coefficients, x) + torch.where(chosen, ordered, 0).sum(2)
+
+    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
+        x = _given(self.x)
+        batch = x.shape[0] if batched and x.dim() else 1
+        rank = torch.rand(x.shape, generator=generator, device=x.device).reshape(batch, -1).argsort(1).argsort(1)
+        chosen = (rank < self._counts(batch)[:, None]).reshape(x.shape)
+        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
+        place = low + torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) * (up - low)
+        return torch.where(chosen, place, x)

@@ -1,0 +1,52 @@
+"""What an input set is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+
+
+class Region(ABC):
+    """A set of values for one input or parameter. A subclass answers three questions, and says where its centre is.
+
+    Over a batched input a region is one set per sample: the tensors it holds have the samples in dimension 0.
+    Coefficients arrive as ``(rows, samples, *shape of one sample)``, so that they broadcast against those tensors;
+    for an input or parameter without a batch, ``samples`` is that of the output and the tensors have the shape of
+    the value.
+    """
+
+    @property
+    @abstractmethod
+    def centre(self) -> Tensor:
+        """The clean value: a member of the set where that makes sense."""
+
+    @abstractmethod
+    def hull(self) -> Interval:
+        """The smallest box around the set."""
+
+    @abstractmethod
+    def minimum(self, coefficients: Tensor) -> Tensor:
+        """``min over x in the set of <coefficients, x>``: (rows, samples, *shape) -> (rows, samples)."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
+        """A random member, in the shape of the value; batched: whether dimension 0 counts samples, each with a set of its own."""
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the set is its hull, so that interval arithmetic is exact for one affine step."""
+        return False
+
+    def at(self, value: Tensor) -> Region:
+        """The region around ``value`` if it has no centre yet; itself otherwise."""
+        return self
+
+
+def inner(coefficients: Tensor, value: Tensor) -> Tensor:
+    """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value -> (rows, samples)."""
+    product = coefficients * value
+    return product.flatten(2).sum(2) if product.dim() > 2 else product

@@ -1,0 +1,104 @@
+"""Boxes: every element moves on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.interval import Interval
+from boundlab.regions.base import Region, inner
+from boundlab.regions.checks import Number, centre_tensor, radius, spread
+
+
+class _BoxLike(Region):
+    """A set that is its own hull."""
+
+    @property
+    def is_box(self) -> bool:
+        return True
+
+    def minimum(self, coefficients: Tensor) -> Tensor:
+        box = self.hull()
+        # min over a box: c . centre - |c| . radius
+        return inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
+
+    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
+        box = self.hull()
+        unit = torch.rand(box.shape, generator=generator, dtype=box.dtype, device=box.lower.device)
+        return box.lower + unit * (box.upper - box.lower)
+
+
+@dataclass(frozen=True, eq=False)
+class Box(_BoxLike):
+    """All x with ``lower <= x <= upper`` elementwise."""
+
+    lower: Tensor
+    upper: Tensor
+
+    def __post_init__(self) -> None:
+        centre_tensor(self.lower, "Box(lower, upper): lower")
+        centre_tensor(self.upper, "Box(lower, upper): upper")
+        if self.lower.shape != self.upper.shape:
+            raise ArgumentError(f"Box(lower, upper): the shapes differ: {tuple(self.lower.shape)} and {tuple(self.upper.shape)}")
+        if (self.lower > self.upper).any():
+            raise ArgumentError("Box(lower, upper): lower exceeds upper somewhere, so the box is empty")
+
+    @property
+    def centre(self) -> Tensor:
+        return (self.lower + self.upper) / 2
+
+    def hull(self) -> Interval:
+        return Interval(self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Linf(_BoxLike):
+    """All x with ``|x - centre| <= eps`` elementwise, cut to the valid range ``[lower, upper]`` if one is given.
+
+    eps: a number, one per sample, or one per element (zero where an element must not move). x may be left out for a
+    region on a parameter: it then sits on the parameter's value.
+    """
+
+    x: Tensor | None = None
+    eps: Number = 0.0
+    lower: Number | None = None
+    upper: Number | None = None
+
+    def __post_init__(self) -> None:
+        if self.x is not None:
+            centre_tensor(self.x)
+            cut(self.x, radius(self.eps, self.x), self.lower, self.upper)
+        elif not isinstance(self.eps, Tensor):
+            radius(self.eps, torch.zeros(()))
+
+    def at(self, value: Tensor) -> Linf:
+        return self if self.x is not None else Linf(value, self.eps, self.lower, self.upper)
+
+    @property
+    def centre(self) -> Tensor:
+        return _given(self.x)
+
+    def hull(self) -> Interval:
+        x = _given(self.x)
+        return cut(x, radius(self.eps, x), self.lower, self.upper)
+
+
+def _given(x: Tensor | None) -> Tensor:
+    if x is None:
+        raise ArgumentError("this region has no centre: give it one, or use it in perturb={...} where it sits on the parameter's value")
+    return x
+
+
+def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> Interval:
+    """[x - eps, x + eps] within the valid range; an empty result is an error."""
+    low, up = x - eps, x + eps
+    if lower is not None:
+        low = torch.maximum(low, spread(lower, x, "lower"))
+    if upper is not None:
+        up = torch.minimum(up, spread(upper, x, "upper"))
+    if (low > up).any():
+        raise ArgumentError("the region is empty: its centre lies farther than eps outside the valid range [lower, upper]")
+    return Interval(low, up)

@@ -1,0 +1,193 @@
+"""Linear relaxations: the oracle functions F (backward) and G (forward) of the paper.
+
+A relaxation bounds the result y of one operator by linear functions of its perturbed arguments x_1 ... x_m:
+
+    sum_k lower_k x_k + lower_bias  <=  y  <=  sum_k upper_k x_k + upper_bias.
+
+Backward takes rows ``c`` of shape (rows, *shape of y) and returns coefficients for the arguments such that
+``sum_k c_k . x_k + sum(bias) <= c . y``: only lower bounds, since an upper bound of h is minus a lower bound of -h.
+Forward takes the linear bounds of the arguments in the sources, of shape (columns + 1, *shape) with the constant
+term last, and returns those of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+
+Rows = Tensor
+"""(rows, *shape of a node): one-sided coefficient rows."""
+Form = Tensor
+"""(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
+
+
+class Relaxation(Protocol):
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        """Coefficient rows for each argument, and what they leave as a constant: (rows, *shape of y), to be summed per sample."""
+        ...
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        """Lower and upper linear bounds of y in the sources."""
+        ...
+
+
+def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo broadcasting behind the leading dimension: (rows, *big) -> (rows, *shape)."""
+    if tuple(rows.shape[1:]) == tuple(shape):
+        return rows
+    extra = rows.dim() - 1 - len(shape)
+    if extra:
+        rows = rows.sum(dim=tuple(range(1, 1 + extra)))
+    shrunk = [1 + i for i, (have, want) in enumerate(zip(rows.shape[1:], shape, strict=True)) if have != want]
+    return rows.sum(dim=shrunk, keepdim=True) if shrunk else rows
+
+
+def align(form: Tensor, ndim: int) -> Tensor:
+    """(columns, *shape) with ones put in so that ``shape`` broadcasts against a value of ``ndim`` dimensions."""
+    return form.reshape(form.shape[0], *[1] * (ndim + 1 - form.dim()), *form.shape[1:])
+
+
+def add_constant(form: Form, constant: Tensor | float) -> Form:
+    """Add to the constant term."""
+    return torch.cat([form[:-1], form[-1:] + constant])
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Elementwise with broadcasting: one slope per element of y and argument, one intercept per element of y."""
+
+    lower: tuple[Tensor, ...]
+    lower_bias: Tensor
+    upper: tuple[Tensor, ...]
+    upper_bias: Tensor
+    shapes: tuple[torch.Size, ...]
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+        out = []
+        for low, up, shape in zip(self.lower, self.upper, self.shapes, strict=True):
+            coefficients = rows * low if low is up else positive * low + negative * up
+            out.append(sum_to(coefficients, shape))
+        return out, times(positive, self.lower_bias) + times(negative, self.upper_bias)
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        ndim = self.lower_bias.dim()
+        low: Tensor | None = None
+        up: Tensor | None = None
+        for a, b, low_form, up_form in zip(self.lower, self.upper, lower, upper, strict=True):
+            low_form, up_form = align(low_form, ndim), align(up_form, ndim)
+            low_part = a.clamp(min=0) * low_form + a.clamp(max=0) * up_form
+            up_part = b.clamp(min=0) * up_form + b.clamp(max=0) * low_form
+            low = low_part if low is None else low + low_part
+            up = up_part if up is None else up + up_part
+        assert low is not None and up is not None
+        return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """y = a sum over a space of products: slopes live on that space, whose indices are letters.
+
+    ``space``: all letters, ``result``: those of y, ``arguments``: those of each argument. A slope tensor has one
+    dimension per letter of ``space`` (of size 1 where it does not vary). ``kept``: dimensions of y that stay with
+    size 1 though they are summed over (keepdim).
+    """
+
+    space: str
+    result: str
+    arguments: tuple[str, ...]
+    lower: tuple[Tensor, ...]
+    lower_bias: Tensor
+    upper: tuple[Tensor, ...]
+    upper_bias: Tensor
+    shapes: tuple[torch.Size, ...]
+    kept: tuple[int, ...] = ()
+
+    @property
+    def _summed_result(self) -> str:
+        return "".join(letter for i, letter in enumerate(self.result) if i not in self.kept)
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+        constant = times(positive, self.lower_bias) + times(negative, self.upper_bias)
+        squeezed = [d + 1 for d in self.kept]
+        positive, negative = positive.squeeze(squeezed), negative.squeeze(squeezed)
+        out = []
+        for letters, low, up, shape in zip(self.arguments, self.lower, self.upper, self.shapes, strict=True):
+            equation = f"R{self._summed_result},{self.space}->R{letters}"
+            coefficients = torch.einsum(equation, positive, low) + torch.einsum(equation, negative, up)
+            out.append(sum_to(coefficients, shape))
+        return out, constant
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low: Tensor | float = 0.0
+        up: Tensor | float = 0.0
+        for letters, a, b, low_form, up_form in zip(self.arguments, self.lower, self.upper, lower, upper, strict=True):
+            equation = f"{self.space},R{letters}->R{self._summed_result}"
+            low = low + torch.einsum(equation, a.clamp(min=0), low_form) + torch.einsum(equation, a.clamp(max=0), up_form)
+            up = up + torch.einsum(equation, b.clamp(min=0), up_form) + torch.einsum(equation, b.clamp(max=0), low_form)
+        assert isinstance(low, Tensor) and isinstance(up, Tensor)
+        for d in self.kept:
+            low, up = low.unsqueeze(d + 1), up.unsqueeze(d + 1)
+        return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMap:
+    """An operator that is affine in its perturbed arguments: exact, and needs no rule but autograd's.
+
+    ``function``: the operator as a function of those arguments. ``absolute``: the same with every coefficient
+    replaced by its absolute value, and no constant term; None if all coefficients are non-negative.
+    ``zeros``: a zero for each argument.
+    """
+
+    function: Callable[..., Tensor]
+    absolute: Callable[..., Tensor] | None
+    zeros: tuple[Tensor, ...]
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        offset, transpose = torch.func.vjp(self.function, *self.zeros)
+        (*coefficients,) = torch.func.vmap(transpose)(rows)
+        return list(coefficients), times(rows, offset)
+
+    def apply(self, forms: Sequence[Form]) -> Form:
+        """The linear part on every column, the whole function on the constant term."""
+        image = torch.func.vmap(self.function)(*forms)
+        offset = self.function(*self.zeros)
+        linear = image[:-1] - offset
+        if not torch.isfinite(offset).all():  # a masked score of -inf is constant: it has no slope
+            linear = torch.where(torch.isfinite(offset), linear, 0)
+        return torch.cat([linear, image[-1:]])
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        if all(low is up for low, up in zip(lower, upper, strict=True)):
+            result = self.apply(lower)
+            return result, result
+        if self.absolute is None:
+            return self.apply(lower), self.apply(upper)
+        # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
+        middle = self.apply([(low + up) / 2 for low, up in zip(lower, upper, strict=True)])
+        spread = torch.func.vmap(self.absolute)(*[(up - low) / 2 for low, up in zip(lower, upper, strict=True)])
+        spread = align(spread, middle.dim() - 1)
+        return middle - spread, middle + spread
+
+
+def times(rows: Rows, constant: Tensor) -> Tensor:
+    """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
+    if torch.isfinite(constant).all():
+        return rows * constant
+    return torch.where(rows == 0, 0, rows * constant)
+
+
+def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:
+    """The relaxation that knows only an interval: slope zero in every perturbed argument."""
+    kinds = [x.dtype for x in (bounds, *inputs) if x.dtype.is_floating_point]
+    dtype = kinds[0] if kinds else torch.get_default_dtype()
+    zeros = tuple(torch.zeros(bounds.shape, dtype=dtype, device=bounds.lower.device) for _ in inputs)
+    return Lines(zeros, bounds.lower.to(dtype), zeros, bounds.upper.to(dtype), tuple(x.shape for x in inputs))

@@ -1,0 +1,108 @@
+"""What questions return: small frozen objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.regions import Region
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """``lower <= value <= upper`` elementwise for every member of the regions.
+
+    A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes are found by
+    module path (``bounds["layer1.0.relu"]``) or graph name.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    intermediates: Mapping[str, Bounds] = field(default_factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.lower, self.upper))
+
+    def __getitem__(self, name: str) -> Bounds:
+        if not self.intermediates:
+            raise ArgumentError("no intermediate bounds were kept: ask with intermediates=True")
+        try:
+            return self.intermediates[name]
+        except KeyError:
+            known = ", ".join(sorted(self.intermediates))
+            raise ArgumentError(f"no node or module '{name}' with bounds; there are: {known}") from None
+
+    @property
+    def width(self) -> Tensor:
+        return self.upper - self.lower
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.lower.shape
+
+    def __repr__(self) -> str:
+        shape = tuple(self.lower.shape)
+        if self.lower.numel() == 0:
+            return f"Bounds(shape={shape})"
+        return f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in [{_span(self.upper)}], mean width {float(self.width.detach().mean()):.4g})"
+
+
+def _span(tensor: Tensor) -> str:
+    numbers = tensor.detach().double()
+    return f"{float(numbers.min()):.4g}, {float(numbers.max()):.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBounds:
+    """Linear functions below and above the output, pointwise for every member of the regions:
+
+        sum over sources of lower_A[name] . x[name] + lower_b  <=  output  <=  the same with upper.
+
+    ``lower_A[name]`` has the shape (samples, *output of one sample, *shape of the source), where the shape of a batched
+    source is that of one sample; ``lower_b`` has the shape of the output, samples first. With a ``spec`` the output is
+    ``spec @ output``. Models without a batch have no sample dimension.
+    """
+
+    lower_A: Mapping[str, Tensor]
+    lower_b: Tensor
+    upper_A: Mapping[str, Tensor]
+    upper_b: Tensor
+    regions: Mapping[str, Region] = field(repr=False)
+    batched: Mapping[str, bool] = field(repr=False)
+    samples: int | None = field(repr=False)
+
+    def concretize(self) -> Bounds:
+        """The least and greatest values of the linear functions over the regions."""
+        return Bounds(self._minimum(self.lower_A, self.lower_b, 1), self._minimum(self.upper_A, self.upper_b, -1))
+
+    def _minimum(self, coefficients: Mapping[str, Tensor], bias: Tensor, sign: int) -> Tensor:
+        samples = 1 if self.samples is None else self.samples
+        total = sign * bias.reshape(samples, -1)
+        for name, matrix in coefficients.items():
+            source = self.regions[name].hull().shape
+            source = source[1:] if self.batched[name] else source
+            rows = matrix.reshape(samples, -1, *source).transpose(0, 1)  # (rows, samples, *shape)
+            total = total + self.regions[name].minimum(sign * rows).T
+        return (sign * total).reshape(bias.shape)
+
+    def evaluate(self, values: Mapping[str, Tensor]) -> Bounds:
+        """Both linear functions at one point: name -> value of the source."""
+        ends = []
+        samples = 1 if self.samples is None else self.samples
+        for coefficients, bias in ((self.lower_A, self.lower_b), (self.upper_A, self.upper_b)):
+            total = bias.reshape(samples, -1)
+            for name, matrix in coefficients.items():
+                source = values[name].shape[1:] if self.batched[name] else values[name].shape
+                rows = matrix.reshape(samples, -1, source.numel())
+                point = values[name].reshape(samples, 1, -1) if self.batched[name] else values[name].reshape(1, 1, -1)
+                total = total + (rows * point).sum(-1)
+            ends.append(total.reshape(bias.shape))
+        return Bounds(*ends)
+
+    def __repr__(self) -> str:
+        sources = ", ".join(f"{name}: {tuple(matrix.shape)}" for name, matrix in self.lower_A.items())
+        return f"LinearBounds(b={tuple(self.lower_b.shape)}, A={{{sources}}})"

@@ -1,0 +1,112 @@
+"""Operators that are affine in their perturbed arguments.
+
+They need no rule: the transpose is autograd's, the constant term is the operator at zero. All that interval and
+forward mode ask in addition is the operator with absolute coefficients: the operator itself where they are
+non-negative (``monotone``), or given by a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+from boundlab.relaxation import AffineMap, Relaxation, constant_lines
+from boundlab.rules.registry import Call, aten, register
+
+
+def from_jacobian(call: Call) -> Callable[..., Tensor]:
+    """|J| as a function, for operators with coefficients of both signs that no closed form gives: slow, always right."""
+    shape = call.bind()(*[x.lower for x in call.inputs]).shape
+    zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
+    _, transpose = torch.func.vjp(call.bind(), *zeros)
+    eye = torch.eye(shape.numel(), dtype=zeros[0].dtype, device=zeros[0].device).reshape(-1, *shape)
+    jacobians = [jacobian.abs().flatten(1) for jacobian in torch.func.vmap(transpose)(eye)]
+    return lambda *radii: torch.stack([j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)]).sum(0).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Affine jointly in all perturbed arguments.
+
+    ``absolute``: the operator with absolute coefficients and no constant term, called with the operator's arguments
+    where every constant tensor is replaced by None. None: all coefficients are non-negative.
+    """
+
+    absolute: Callable[..., Tensor] | None = None
+    kind: str = "affine"
+
+    def _absolute(self, call: Call) -> Callable[..., Tensor] | None:
+        if self.absolute is None:
+            return None
+        if self.absolute is from_jacobian:
+            return from_jacobian(call)
+        return call.bind(self.absolute, constant=lambda leaf: None if isinstance(leaf, Tensor) else leaf)
+
+    def relax(self, call: Call) -> Relaxation:
+        if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
+            return constant_lines(self.interval(call), call.inputs)
+        zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
+        return AffineMap(call.bind(), self._absolute(call), zeros)
+
+    def interval(self, call: Call) -> Interval:
+        function, absolute = call.bind(), self._absolute(call)
+        if absolute is None:
+            return Interval(function(*[x.lower for x in call.inputs]), function(*[x.upper for x in call.inputs]))
+        centre = function(*[x.centre for x in call.inputs])
+        radius = absolute(*[x.radius for x in call.inputs])
+        return Interval(centre - radius, centre + radius)
+
+    def nonlinear(self, call: Call) -> bool:
+        return False
+
+
+def affine(*ops: Any, absolute: Callable[..., Tensor] | None = None) -> None:
+    """Register operators that are affine in every tensor argument that may be perturbed.
+
+    absolute: the operator with all coefficients replaced by their absolute values and without constant term, with
+    the operator's own signature; constant tensors arrive as None. None states that all coefficients are
+    non-negative; ``from_jacobian`` works for any operator, at the cost of its Jacobian.
+    """
+    register(*ops, rule=Affine(absolute))
+
+
+def _part(x: Tensor | float | None, factor: float = 1) -> Tensor | float:
+    """A term of a sum with absolute coefficients: constants (None, or numbers) add nothing to the radius."""
+    return abs(factor) * x if isinstance(x, Tensor) else 0.0
+
+
+MONOTONE = (
+    # shape
+    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
+    aten.expand, aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile, aten.movedim, aten.swapaxes, aten._unsafe_view,
+    aten.cat, aten.concat, aten.stack, aten.hstack, aten.vstack, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.tensor_split,
+    aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
+    # picking and placing
+    aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold, aten.flip, aten.fliplr,
+    aten.flipud, aten.rot90, aten.roll, aten.slice_scatter, aten.select_scatter, aten.index_put, aten.scatter, aten.scatter_add, aten.index_copy, aten.copy,
+    aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select, aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle,
+    aten.im2col, aten.col2im, aten.diagonal_scatter,
+    # padding and resizing
+    aten.pad, aten.constant_pad_nd, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d, aten.replication_pad1d,
+    aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular,
+    aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d,
+    aten._upsample_nearest_exact3d, aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,
+    # sums and averages
+    aten.sum, aten.mean, aten.cumsum, aten.trace, aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d, aten.adaptive_avg_pool1d,
+    aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d,
+    # copies
+    aten._to_copy, aten.to, aten.type_as, aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.clone, aten.contiguous,
+    aten.alias, aten.detach, aten.lift_fresh_copy, aten.positive,
+)  # fmt: skip
+
+affine(*MONOTONE)
+affine(aten.embedding)
+affine(aten.neg, absolute=lambda x: x)
+affine(aten.add, aten.sub, absolute=lambda x, y, *, alpha=1: _part(x) + _part(y, alpha))
+affine(aten.rsub, absolute=lambda x, y, alpha=1: _part(x, alpha) + _part(y))
+affine(aten.diff, aten.upsample_bicubic2d, absolute=from_jacobian)

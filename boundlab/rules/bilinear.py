@@ -1,0 +1,307 @@
+"""Operators that are linear in each of two arguments: products, matrix products, convolutions.
+
+With one side constant they are affine, with the absolute value of that side as absolute coefficients. With both
+sides perturbed every elementary product x y is relaxed by McCormick's planes. For x in [lx, ux], y in [ly, uy]:
+
+    (x - lx)(y - ly) >= 0  gives  x y >= ly x + lx y - lx ly     (A)
+    (ux - x)(uy - y) >= 0  gives  x y >= uy x + ux y - ux uy     (B)
+
+Both touch x y on two edges of the box; their minima over the box differ, and (A) has the larger one exactly if
+lx ly <= ux uy: take that plane. The upper planes are minus the lower planes of (-x) y.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import UnsupportedOperator
+from boundlab.interval import Interval
+from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, add_constant, times
+from boundlab.rules.registry import Call, aten, register
+
+Letters = tuple[str, str, str]
+"""The indices of the two arguments and of the result, one letter a dimension."""
+
+
+def _corners(x: Interval, y: Interval) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return x.lower * y.lower, x.lower * y.upper, x.upper * y.lower, x.upper * y.upper
+
+
+def product(x: Interval, y: Interval) -> Interval:
+    """The exact range of x y over the box, elementwise with broadcasting."""
+    a, b, c, d = _corners(x, y)
+    return Interval(torch.minimum(torch.minimum(a, b), torch.minimum(c, d)), torch.maximum(torch.maximum(a, b), torch.maximum(c, d)))
+
+
+def mccormick(x: Interval, y: Interval) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """Slopes in x and y and intercept of the lower and of the upper plane, elementwise with broadcasting."""
+    ll, lu, ul, uu = _corners(x, y)
+    low = ll <= uu
+    lower = torch.where(low, y.lower, y.upper), torch.where(low, x.lower, x.upper), -torch.where(low, ll, uu)
+    up = ul >= lu
+    upper = torch.where(up, y.lower, y.upper), torch.where(up, x.upper, x.lower), -torch.where(up, ul, lu)
+    return lower, upper
+
+
+@dataclass(frozen=True, eq=False)
+class CentreForm:
+    """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed, without its products.
+
+    x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums such products.
+    """
+
+    in_x: AffineMap  # x -> B(x, cy)
+    in_y: AffineMap  # y -> B(cx, y)
+    centre: Tensor  # B(cx, cy)
+    slack: Tensor  # B(rx, ry)
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        x_rows, _ = self.in_x.backward(rows)
+        y_rows, _ = self.in_y.backward(rows)
+        return [*x_rows, *y_rows], -times(rows, self.centre) - times(rows.abs(), self.slack)
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
+        low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
+        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(up_x + up_y, self.slack - self.centre)
+
+
+@dataclass(frozen=True, eq=False)
+class WithBias:
+    """A relaxation of the first arguments plus a last argument added to the result (the bias of a layer)."""
+
+    body: Relaxation
+    bias: AffineMap
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+        body, constant = self.body.backward(rows)
+        bias, _ = self.bias.backward(rows)
+        return [*body, *bias], constant
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low, up = self.body.forward(lower[:-1], upper[:-1])
+        bias_low, bias_up = self.bias.forward(lower[-1:], upper[-1:])
+        return low + bias_low, up + bias_up
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    """``op(x, y, *rest)`` or ``op(x, y, bias, *rest)``.
+
+    ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a sum of products
+    over indices; None: it is not (a convolution).
+    """
+
+    letters: Callable[..., Letters] | None
+    has_bias: bool = False
+    kind: str = "bilinear"
+
+    def _sides(self, call: Call) -> tuple[Any, Any, Any]:
+        (x, y, *rest), kwargs = call.arguments
+        bias = (rest[0] if rest else kwargs.get("bias")) if self.has_bias else None
+        return x, y, bias
+
+    def nonlinear(self, call: Call) -> bool:
+        x, y, _ = self._sides(call)
+        return isinstance(x, Interval) and isinstance(y, Interval)
+
+    def _one_sided(self, call: Call) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+        """The operator in its perturbed arguments (one side, and perhaps the bias), and with absolute coefficients."""
+        x, y, bias = self._sides(call)
+
+        def absolute(u: Any, v: Any, *rest: Any, **kwargs: Any) -> Tensor:
+            u, v = (u, _abs(v)) if isinstance(x, Interval) else (_abs(u), v)
+            if self.has_bias and not isinstance(bias, Interval):
+                rest, kwargs = (None, *rest[1:]), {k: v for k, v in kwargs.items() if k != "bias"}
+            return call.node.call((u, v, *rest), kwargs)
+
+        return call.bind(), call.bind(absolute)
+
+    def interval(self, call: Call) -> Interval:
+        if not self.nonlinear(call):
+            function, absolute = self._one_sided(call)
+            centre, radius = function(*[v.centre for v in call.inputs]), absolute(*[v.radius for v in call.inputs])
+            return Interval(centre - radius, centre + radius)
+        x, y, bias = self._sides(call)
+        function = self._unbiased(call)
+        if self.letters is not None:
+            space, result, (x_letters, y_letters) = self._space(call)
+            terms = product(_spread(x, x_letters, space), _spread(y, y_letters, space))
+            summed = [i for i, letter in enumerate(space) if letter not in result]
+            ends = (terms.lower, terms.upper)
+            low, up = (end.sum(summed) if summed else end for end in ends)
+        else:
+            centre = function(x.centre, y.centre)
+            radius = function(x.radius, y.centre.abs() + y.radius) + function(x.centre.abs(), y.radius)
+            low, up = centre - radius, centre + radius
+        if bias is not None:
+            at = lambda b: self._bias(call)(b) if isinstance(b, Tensor) else 0  # noqa: E731
+            low = low + at(bias.lower if isinstance(bias, Interval) else bias)
+            up = up + at(bias.upper if isinstance(bias, Interval) else bias)
+        return Interval(low, up)
+
+    def relax(self, call: Call) -> Relaxation:
+        zeros = tuple(torch.zeros_like(v.lower) for v in call.inputs)
+        if not self.nonlinear(call):
+            function, absolute = self._one_sided(call)
+            return AffineMap(function, absolute, zeros)
+        x, y, bias = self._sides(call)
+        body: Relaxation
+        constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
+        if self.letters is not None:
+            body = self._planes(call, constant)
+        else:
+            body = self._centred(call, constant)
+        return WithBias(body, AffineMap(self._bias(call), None, zeros[-1:])) if isinstance(bias, Interval) else body
+
+    def _unbiased(self, call: Call) -> Callable[..., Tensor]:
+        """The operator without its bias, as a function of x and y."""
+        (_, _, *rest), kwargs = call.arguments
+        if self.has_bias:
+            rest, kwargs = [None, *rest[1:]], {k: v for k, v in kwargs.items() if k != "bias"}
+        return lambda u, v: call.node.call((u, v, *rest), kwargs)
+
+    def _bias(self, call: Call) -> Callable[[Tensor], Tensor]:
+        """The bias as the operator adds it, in the shape of the result."""
+        x, y, _ = self._sides(call)
+        (_, _, *rest), kwargs = call.arguments
+        zero = (torch.zeros_like(x.lower if isinstance(x, Interval) else x), torch.zeros_like(y.lower if isinstance(y, Interval) else y))
+        return lambda b: call.node.call((*zero, b, *rest[1:]), {k: v for k, v in kwargs.items() if k != "bias"})
+
+    def _space(self, call: Call) -> tuple[str, str, tuple[str, str]]:
+        assert self.letters is not None
+        (x, y, *rest), kwargs = call.arguments
+        x_letters, y_letters, result = self.letters(x, y, *rest, **kwargs)
+        return "".join(dict.fromkeys(result + x_letters + y_letters)), result, (x_letters, y_letters)
+
+    def _planes(self, call: Call, constant: Any) -> Relaxation:
+        x, y, _ = self._sides(call)
+        space, result, (x_letters, y_letters) = self._space(call)
+        lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space))
+        summed = [i for i, letter in enumerate(space) if letter not in result]
+        full = torch.broadcast_shapes(lower[2].shape)
+        if summed:
+            bias = [plane[2].sum(summed) + constant for plane in (lower, upper)]
+            slopes = [tuple(slope.expand(full) for slope in plane[:2]) for plane in (lower, upper)]
+            return Planes(space, result, (x_letters, y_letters), slopes[0], bias[0], slopes[1], bias[1], (x.shape, y.shape))  # type: ignore[arg-type]
+        return Lines(lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, (x.shape, y.shape))
+
+    def _centred(self, call: Call, constant: Any) -> Relaxation:
+        x, y, _ = self._sides(call)
+        function = self._unbiased(call)
+        absolute_x = lambda u: function(u, y.centre.abs())  # noqa: E731
+        absolute_y = lambda v: function(x.centre.abs(), v)  # noqa: E731
+        in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (torch.zeros_like(x.lower),))
+        in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (torch.zeros_like(y.lower),))
+        return CentreForm(in_x, in_y, function(x.centre, y.centre) - constant, function(x.radius, y.radius))
+
+
+def _abs(value: Any) -> Any:
+    return value.abs() if isinstance(value, Tensor) else abs(value)
+
+
+def _spread(x: Interval, letters: str, space: str) -> Interval:
+    """x with its dimensions at the places of its letters in ``space`` and ones elsewhere."""
+    order = sorted(range(len(letters)), key=lambda i: space.index(letters[i]))
+    shape = [x.shape[letters.index(letter)] if letter in letters else 1 for letter in space]
+    return Interval(x.lower.permute(order).reshape(shape), x.upper.permute(order).reshape(shape))
+
+
+def _elementwise(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
+    dims = max(x.lower.dim(), y.lower.dim())
+    result = string.ascii_lowercase[:dims]
+    return result[dims - x.lower.dim() :], result[dims - y.lower.dim() :], result
+
+
+def _matmul(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
+    m, n = len(x.shape), len(y.shape)
+    batch = string.ascii_lowercase[: max(m, n, 2) - 2]
+    row, column = ("y" if m > 1 else ""), ("z" if n > 1 else "")
+    left = batch[len(batch) - max(m - 2, 0) :] + row + "x"
+    right = batch[len(batch) - max(n - 2, 0) :] + "x" + column
+    return left, right, batch + row + column
+
+
+def _linear(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
+    batch = string.ascii_lowercase[: len(x.shape) - 1]
+    out = "z" if len(y.shape) > 1 else ""
+    return batch + "x", out + "x", batch + out
+
+
+def _outer(x: Any, y: Any) -> Letters:
+    return "a", "b", "ab"
+
+
+register(aten.mul, aten.multiply, rule=Bilinear(_elementwise))
+register(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, aten.inner, rule=Bilinear(_matmul))
+register(aten.outer, rule=Bilinear(_outer))
+register(aten.linear, rule=Bilinear(_linear, has_bias=True))
+register(
+    aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
+    rule=Bilinear(None, has_bias=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Einsum:
+    """einsum: affine with one perturbed operand, a sum of products with two."""
+
+    kind: str = "bilinear"
+
+    def nonlinear(self, call: Call) -> bool:
+        return len(call.inputs) > 1
+
+    def _operands(self, call: Call) -> tuple[str, list[Any]]:
+        (equation, operands, *_), _ = call.arguments
+        return equation, list(operands)
+
+    def _pair(self, call: Call) -> tuple[Bilinear, Call]:
+        """The product of the two perturbed operands as a call of a bilinear operator of its own."""
+        equation, operands = self._operands(call)
+        if len(operands) != 2 or "." in equation or any(len(set(t)) < len(t) for t in equation.replace(" ", "").split("->")[0].split(",")):
+            raise UnsupportedOperator(f"{call.node}: einsum with two perturbed operands needs exactly two, without '...' or repeated indices")
+        terms = equation.replace(" ", "")
+        inputs, _, result = terms.partition("->")
+        left, right = inputs.split(",")
+        if "->" not in terms:
+            result = "".join(sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1))
+        rule = Bilinear(lambda *_, **__: (left, right, result))
+        swapped = {letter: i for i, letter in enumerate(dict.fromkeys(left + right))}
+        low = str.maketrans({letter: string.ascii_lowercase[i] for letter, i in swapped.items()})
+        left, right, result = left.translate(low), right.translate(low), result.translate(low)
+        return rule, call
+
+    def interval(self, call: Call) -> Interval:
+        if self.nonlinear(call):
+            rule, _ = self._pair(call)
+            _, operands = self._operands(call)
+            return rule.interval(_as_pair(call, operands))
+        function = call.bind()
+        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
+        (x,) = call.inputs
+        centre, radius = function(x.centre), absolute(x.radius)
+        return Interval(centre - radius, centre + radius)
+
+    def relax(self, call: Call) -> Relaxation:
+        if self.nonlinear(call):
+            rule, _ = self._pair(call)
+            _, operands = self._operands(call)
+            return rule.relax(_as_pair(call, operands))
+        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
+        return AffineMap(call.bind(), absolute, tuple(torch.zeros_like(x.lower) for x in call.inputs))
+
+
+def _as_pair(call: Call, operands: list[Any]) -> Call:
+    from torch.utils import _pytree as pytree
+
+    leaves, tree = pytree.tree_flatten((tuple(operands), {}))
+    return Call(call.node, tuple(leaves), tree, (0, 1), call.names, call.slopes)
+
+
+register(aten.einsum, rule=Einsum())

@@ -1,0 +1,260 @@
+"""Lower and upper lines of a function of one variable, from where it is convex, concave or linear.
+
+A :class:`Curve` cuts the real line at ``breaks`` into pieces of one kind each. Everything below is written for lower
+lines: an upper line of f is minus a lower line of -f, whose convex pieces are the concave ones of f.
+
+The slope is that of the supporting line of the convex envelope of f at the midpoint m of [l, u], which is the line of
+least area under f. The intercept for a slope a is min (f(x) - a x) over [l, u], attained at l, at u, at a break, at a
+jump, or inside a convex piece where f' = a: finitely many points, so the line is checked, not hoped for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+
+Function = Callable[[Tensor], Tensor]
+Line = tuple[Tensor, Tensor]
+"""Slope and intercept."""
+
+OPPOSITE = {"convex": "concave", "concave": "convex", "linear": "linear"}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The shape of an elementwise function.
+
+    kinds: "convex", "concave" or "linear" for each piece, one more than ``breaks``. turns: points where it changes
+    between rising and falling. jumps: (point, one-sided value) pairs where it is discontinuous. domain: (lowest,
+    highest, whether the ends belong to it). derivative: f', else autograd's. stationary: from slope, l, u all points
+    of [l, u] where f' may equal the slope, if there is a closed form (then ``breaks`` may be incomplete).
+    """
+
+    kinds: tuple[str, ...]
+    breaks: tuple[float, ...] = ()
+    turns: tuple[float, ...] = ()
+    jumps: tuple[tuple[float, float], ...] = ()
+    domain: tuple[float, float, bool] | None = None
+    derivative: Function | None = None
+    stationary: Callable[[Tensor, Tensor, Tensor], list[Tensor]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        assert len(self.kinds) == len(self.breaks) + 1 and set(self.kinds) <= set(OPPOSITE)
+
+    def negated(self) -> Curve:
+        """The shape of -f."""
+        derivative = self.derivative
+        return replace(
+            self,
+            kinds=tuple(OPPOSITE[kind] for kind in self.kinds),
+            jumps=tuple((at, -value) for at, value in self.jumps),
+            derivative=None if derivative is None else lambda x: -derivative(x),
+            stationary=None if self.stationary is None else lambda a, l, u: self.stationary(-a, l, u),  # type: ignore[misc]
+        )
+
+
+def derivative_of(f: Function, curve: Curve) -> Function:
+    if curve.derivative is not None:
+        return curve.derivative
+    return lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]
+
+
+def interval(f: Function, curve: Curve, x: Interval) -> Interval:
+    """The range of f over [l, u]: its values at the ends, at the turns and at the jumps inside."""
+    values = [f(x.lower), f(x.upper)]
+    values += [f(_inside(turn, x)) for turn in curve.turns]
+    values += [_jump(f, at, value, x)[1] for at, value in curve.jumps]
+    low, up = values[0], values[0]
+    for value in values[1:]:
+        low, up = torch.minimum(low, value), torch.maximum(up, value)
+    return Interval(low, up)
+
+
+def lines(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
+    """A lower and an upper line of f on [l, u], elementwise; the tangent and the exact value where l == u."""
+    lower = lower_line(f, curve, x)
+    slope, intercept = lower_line(lambda t: -f(t), curve.negated(), x)
+    return lower, (-slope, -intercept)
+
+
+def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
+    slope, intercept = _lower_line(f, curve, x)
+    # Where the slope is infinite (sqrt at 0) or overflows, the constant line through the least value remains.
+    good = torch.isfinite(slope) & torch.isfinite(intercept)
+    if not good.all():
+        least = interval(f, curve, x).lower
+        slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, least)
+    return slope, intercept
+
+
+def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
+    df = derivative_of(f, curve)
+    if curve.stationary is None:
+        if curve.kinds == ("convex",):
+            return tangent(f, df, x.centre)
+        if curve.kinds == ("concave",):
+            return chord(f, df, x)
+        if curve.kinds == ("convex", "concave"):
+            return _s_shaped(f, df, x, curve.breaks[0])
+        if curve.kinds == ("concave", "convex"):
+            mirrored = Interval(-x.upper, -x.lower)
+            slope, intercept = _s_shaped(lambda t: f(-t), lambda t: -df(-t), mirrored, -curve.breaks[0])
+            return -slope, intercept
+    return _checked(f, df, curve, x, _supporting_slope(f, df, curve, x))
+
+
+def tangent(f: Function, df: Function, at: Tensor) -> Line:
+    slope = df(at)
+    return slope, f(at) - slope * at
+
+
+def chord(f: Function, df: Function, x: Interval) -> Line:
+    """The line through both ends: a lower line of a concave function. Below a width where the secant is mostly
+    rounding error, the tangent's slope, lowered to both ends."""
+    slope = secant(f, df, x.lower, x.upper)
+    return slope, torch.minimum(f(x.lower) - slope * x.lower, f(x.upper) - slope * x.upper)
+
+
+def secant(f: Function, df: Function, p: Tensor, q: Tensor) -> Tensor:
+    """(f(q) - f(p)) / (q - p), or f' in the middle where p and q almost agree."""
+    wide = (q - p) > torch.finfo(p.dtype).eps ** 0.5 * (1 + torch.maximum(p.abs(), q.abs()))
+    gap = torch.where(wide, q - p, 1)
+    middle = torch.where(wide, p, (p + q) / 2)  # keep the unused branch away from singular points
+    return torch.where(wide, (f(q) - f(p)) / gap, df(middle))
+
+
+def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
+    """f convex left of ``at``, concave right of it.
+
+    The tangent at d (in the convex part) is a lower line iff it passes below (u, f(u)); since its value at u grows
+    with d, that holds up to some d*. The supporting line of the envelope at m touches at min(m, d*); if even
+    d = l fails, the envelope is the chord.
+    """
+    l, u, m = x.lower, x.upper, x.centre
+    with torch.no_grad():
+        fu = f(u)
+        valid = lambda d: f(d) + df(d) * (u - d) <= fu  # noqa: E731
+        low, high = l, torch.minimum(u, torch.full_like(u, at))
+        starts = (l < at) & valid(l)
+        low, high = torch.where(starts, low, m), torch.where(starts, high, m)
+        for _ in range(54 if l.dtype == torch.float64 else 26):
+            middle = (low + high) / 2
+            ok = valid(middle)
+            low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
+        convex = u <= at
+        d = torch.where(convex, m, low)
+        free = convex | (d >= m)  # the tangent at m itself is valid
+        touch = torch.where(starts | convex, d, l)
+    along = secant(f, df, touch, u)
+    # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
+    # slope of the line through (u, f(u)) does not change to first order when the touching point moves.
+    touching = df(touch).detach() + along - along.detach()
+    bend = tangent(f, df, m)
+    straight = chord(f, df, x)
+    slope = torch.where(free, bend[0], torch.where(starts, touching, straight[0]))
+    intercept = torch.where(free, bend[1], torch.where(starts, f(touch) - touching * touch, straight[1]))
+    return slope, intercept
+
+
+def _inside(point: float, x: Interval) -> Tensor:
+    return torch.minimum(torch.maximum(torch.full_like(x.lower, point), x.lower), x.upper)
+
+
+def _jump(f: Function, at: float, value: float, x: Interval) -> tuple[Tensor, Tensor]:
+    """The one-sided value at a jump inside [l, u]; f(l) where the jump is outside."""
+    here = (x.lower <= at) & (at <= x.upper)
+    return torch.where(here, at, x.lower), torch.where(here, value, f(x.lower))
+
+
+def _checked(f: Function, df: Function, curve: Curve, x: Interval, slope: Tensor) -> Line:
+    """The highest lower line of this slope."""
+    points = [x.lower, x.upper, *(_inside(at, x) for at in curve.breaks)]
+    levels = [f(p) - slope * p for p in points]
+    levels += [value - slope * p for p, value in (_jump(f, at, value, x) for at, value in curve.jumps)]
+    if curve.stationary is not None:
+        inside = [torch.minimum(torch.maximum(p, x.lower), x.upper) for p in curve.stationary(slope, x.lower, x.upper)]
+        levels += [f(p) - slope * p for p in inside]
+    else:
+        edges = [x.lower, *points[2:], x.upper]
+        for kind, left, right in zip(curve.kinds, edges, edges[1:], strict=False):
+            if kind == "convex":
+                levels.append(_least_in_convex_piece(f, df, slope, left, right))
+    least = levels[0]
+    for level in levels[1:]:
+        least = torch.fmin(least, level)
+    return slope, least
+
+
+def _least_in_convex_piece(f: Function, df: Function, slope: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """min of f(x) - slope x for left <= x <= right, f convex there, never overestimated.
+
+    f' grows, so bisection on f' = slope brackets the minimum; from the left end p of the bracket, f lies above its
+    tangent, which falls by at most (slope - f'(p)) times the length of the bracket.
+    """
+    with torch.no_grad():
+        low, high = left, right
+        for _ in range(54 if left.dtype == torch.float64 else 26):
+            middle = (low + high) / 2
+            below = df(middle) < slope
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        drop = (slope - df(low)).clamp(min=0) * (high - low)
+    return f(low) - slope * low - drop
+
+
+def _supporting_slope(f: Function, df: Function, curve: Curve, x: Interval) -> Tensor:
+    """The slope of the convex envelope at the midpoint, from the pair of points p <= m <= q whose chord is lowest at m.
+
+    The pair is looked for on a grid (with breaks and jumps), then twice around the best one. Any slope is sound.
+    """
+    smooth = set(curve.kinds) != {"linear"} or curve.stationary is not None
+    with torch.no_grad():
+        l, u, m = x.lower, x.upper, x.centre
+        jumps = [_jump(f, at, value, x) for at, value in curve.jumps]
+        fixed = [l, u, *(_inside(at, x) for at in curve.breaks)]
+        steps = [i / 8 for i in range(1, 9)] if smooth else []
+        left = [torch.minimum(p, m) for p in fixed] + [l + (m - l) * t for t in steps]
+        right = [torch.maximum(p, m) for p in fixed] + [m + (u - m) * t for t in [0.0, *steps[:-1]] if smooth]
+        p, q, jumped = _lowest_pair(f, left, right, jumps, m)
+        reach = (u - l) / 16
+        for _ in range(3 if smooth else 0):
+            near = [-1.0, -0.5, 0.0, 0.5, 1.0]
+            left = [torch.minimum(torch.maximum(p + reach * t, l), m) for t in near]
+            right = [torch.maximum(torch.minimum(q + reach * t, u), m) for t in near]
+            p, q, jumped = _lowest_pair(f, left, right, jumps, m)
+            reach = reach / 4
+    # Where the touching points are the ends of the interval they move with it; elsewhere the slope does not change
+    # to first order when they do.
+    p_live = torch.where(p == l, x.lower, p)
+    q_live = torch.where(q == u, x.upper, q)
+    slope = secant(f, df, p_live, q_live)
+    if smooth:
+        slope = torch.where((p == q), df(x.centre), slope)
+    return torch.where(torch.isnan(jumped), slope, jumped)
+
+
+def _lowest_pair(
+    f: Function, left: list[Tensor], right: list[Tensor], jumps: list[tuple[Tensor, Tensor]], m: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The points p <= m <= q whose chord is lowest at m; third, the slope itself if an end is a jump, else NaN."""
+    count = len(left), len(right)
+    p = torch.stack(left + [at for at, _ in jumps])[:, None]
+    q = torch.stack(right + [at for at, _ in jumps])[None]
+    fp = torch.stack([f(t) for t in left] + [value for _, value in jumps])[:, None]
+    fq = torch.stack([f(t) for t in right] + [value for _, value in jumps])[None]
+    gap = q - p
+    share = torch.where(gap > 0, (m - p) / torch.where(gap > 0, gap, 1), 0)
+    height = fp + (fq - fp) * share
+    height = torch.where((p <= m) & (m <= q), height, torch.inf)
+    flat = height.flatten(0, 1).nan_to_num(nan=torch.inf)
+    best = flat.argmin(0, keepdim=True)
+    i, j = best // height.shape[1], best % height.shape[1]
+    pick = lambda t, k: t.squeeze(0 if t.shape[0] == 1 else 1).gather(0, k)[0]  # noqa: E731
+    p, q, fp, fq = pick(p, i), pick(q, j), pick(fp, i), pick(fq, j)
+    jumped = (i[0] >= count[0]) | (j[0] >= count[1])
+    slope = torch.where(q > p, (fq - fp) / torch.where(q > p, q - p, 1), 0)
+    return p, q, torch.where(jumped, slope, torch.nan)

@@ -1,0 +1,191 @@
+"""Elementwise functions of one perturbed argument: a table of shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+from boundlab.relaxation import Lines, Relaxation
+from boundlab.rules import curves
+from boundlab.rules.curves import Curve
+from boundlab.rules.registry import Call, Relaxed, aten, register
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise:
+    """An elementwise operator, perturbed in its first argument; ``curve`` gives its shape from the other arguments."""
+
+    curve: Callable[..., Curve]
+    kind: str = "elementwise"
+
+    def _curve(self, call: Call) -> Curve:
+        (x, *rest), kwargs = call.arguments
+        curve = self.curve(*rest, **kwargs)
+        if curve.domain is not None:
+            low, high, closed = curve.domain
+            x = call.inputs[0]
+            inside = ((x.lower >= low) & (x.upper <= high)) if closed else ((x.lower > low) & (x.upper < high))
+            call.require(inside, f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, {high:g}{']' if closed else ')'}")
+        return curve
+
+    def interval(self, call: Call) -> Interval:
+        return curves.interval(call.bind(), self._curve(call), call.inputs[0])
+
+    def relax(self, call: Call) -> Relaxation:
+        x = call.inputs[0]
+        (a, b), (c, d) = curves.lines(call.bind(), self._curve(call), x)
+        return Lines((a,), b, (c,), d, (x.shape,))
+
+    def nonlinear(self, call: Call) -> bool:
+        return True
+
+
+def elementwise(*ops: Any, curve: Curve | Callable[..., Curve]) -> None:
+    """Register elementwise operators by the shape of their curve.
+
+    curve: a Curve, or a function that gives one from the operator's arguments after the first.
+    """
+    register(*ops, rule=Elementwise(curve if callable(curve) else lambda *_, **__: curve))
+
+
+CONVEX, CONCAVE = Curve(("convex",)), Curve(("concave",))
+S_SHAPED = Curve(("convex", "concave"), (0.0,))
+S_REVERSED = Curve(("concave", "convex"), (0.0,))
+
+
+def piecewise_linear(*breaks: float, turns: tuple[float, ...] = (), jumps: tuple[tuple[float, float], ...] = ()) -> Curve:
+    return Curve(("linear",) * (len(breaks) + 1), tuple(breaks), turns, jumps)
+
+
+elementwise(aten.tanh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 - torch.tanh(x) ** 2))
+elementwise(aten.sigmoid, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
+elementwise(aten.atan, aten.erf, aten.asinh, curve=S_SHAPED)
+elementwise(aten.sinh, curve=S_REVERSED)
+elementwise(aten.exp, aten.expm1, aten.exp2, curve=CONVEX)
+elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,)))
+elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,)))
+elementwise(aten.softplus, curve=CONVEX)
+elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=CONCAVE)
+elementwise(aten.log, aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
+elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
+elementwise(aten.sqrt, curve=Curve(("concave",), domain=(0.0, math.inf, True)))
+elementwise(aten.rsqrt, curve=Curve(("convex",), domain=(0.0, math.inf, False)))
+elementwise(aten.asin, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, True)))
+elementwise(aten.acos, curve=Curve(("convex", "concave"), (0.0,), domain=(-1.0, 1.0, True)))
+elementwise(aten.atanh, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, False)))
+elementwise(aten.acosh, curve=Curve(("concave",), domain=(1.0, math.inf, True)))
+elementwise(aten.abs, curve=piecewise_linear(0.0, turns=(0.0,)))
+elementwise(aten.relu6, curve=piecewise_linear(0.0, 6.0))
+elementwise(aten.hardtanh, curve=lambda low=-1.0, high=1.0: piecewise_linear(low, high))
+elementwise(aten.hardsigmoid, curve=piecewise_linear(-3.0, 3.0))
+elementwise(aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5)))
+elementwise(aten.softshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd))
+elementwise(aten.hardshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))))
+elementwise(aten.threshold, curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))))
+elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
+elementwise(aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else piecewise_linear(0.0))
+elementwise(aten.clamp_min, curve=lambda low: piecewise_linear(float(low)))
+elementwise(aten.clamp_max, curve=lambda high: piecewise_linear(float(high)))
+
+
+def _clamp(low: float | None = None, high: float | None = None, *, min: float | None = None, max: float | None = None) -> Curve:
+    low, high = (low if min is None else min), (high if max is None else max)
+    if low is not None and high is not None and low > high:  # torch: then the result is high
+        return piecewise_linear()
+    return piecewise_linear(*[float(end) for end in (low, high) if end is not None])
+
+
+def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Curve:
+    # scale * alpha * (exp(input_scale x) - 1) below 0, scale * x above: the slope falls at 0 if alpha * input_scale > 1.
+    left = "convex" if alpha * scale >= 0 else "concave"
+    if scale > 0 and input_scale > 0 and 0 <= alpha * input_scale <= 1:
+        return CONVEX
+    return Curve((left, "linear"), (0.0,), turns=(0.0,))
+
+
+elementwise(aten.clamp, curve=_clamp)
+elementwise(aten.elu, curve=_elu)
+elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
+
+
+
+# Concave, convex, concave, with one minimum: the roots of f'' and f', found with 40 digits.
+def _dip(left: float, right: float, minimum: float) -> Curve:
+    return Curve(("concave", "convex", "concave"), (left, right), turns=(minimum,))
+
+
+GELU = {
+    "none": _dip(-math.sqrt(2.0), math.sqrt(2.0), -0.751791524693564457),
+    "tanh": _dip(-1.41850400879082836, 1.41850400879082836, -0.752461422071016258),
+}
+elementwise(aten.gelu, curve=lambda *, approximate="none": GELU[approximate])
+elementwise(aten.silu, curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.2784645427610738))
+elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
+
+
+def _power(exponent: Any) -> Curve:
+    if isinstance(exponent, Tensor):
+        if exponent.numel() != 1:
+            return _refuse_tensor_exponent()
+        exponent = float(exponent)
+    if exponent in (0, 1):
+        return piecewise_linear()
+    if float(exponent).is_integer():
+        even = int(exponent) % 2 == 0
+        if exponent > 0:
+            return Curve(("convex",), turns=(0.0,)) if even else S_REVERSED
+        return CONVEX if even else S_REVERSED  # on either side of 0, which the rule keeps outside
+    kind = "concave" if 0 < exponent < 1 else "convex"
+    return Curve((kind,), domain=(0.0, math.inf, exponent > 0))
+
+
+def _refuse_tensor_exponent() -> Curve:
+    from boundlab.errors import UnsupportedOperator
+
+    raise UnsupportedOperator("pow with a tensor of different exponents has no rule: write x ** y as exp(y * log(x))")
+
+
+@dataclass(frozen=True, eq=False)
+class OneSigned(Elementwise):
+    """An elementwise operator with a pole at 0 for some arguments: its interval must then not contain 0."""
+
+    pole: Callable[..., bool] = lambda *_, **__: True
+
+    def _curve(self, call: Call) -> Curve:
+        (x, *rest), kwargs = call.arguments
+        if self.pole(*rest, **kwargs):
+            x = call.inputs[0]
+            call.require((x.lower > 0) | (x.upper < 0), "division by an interval that contains zero")
+        return super()._curve(call)
+
+
+register(aten.reciprocal, rule=OneSigned(lambda: S_REVERSED))
+register(aten.pow.Tensor_Scalar, rule=OneSigned(_power, pole=lambda exponent: float(exponent).is_integer() and exponent < 0))
+
+
+def _exponential(call: Call) -> Curve:
+    (base, _), _ = call.arguments
+    base = float(base)
+    call.require(torch.full_like(call.inputs[0].lower, base) > 0, "a power of a perturbed exponent needs a positive base")
+    return CONVEX
+
+
+register(
+    aten.pow.Scalar,
+    rule=Relaxed(
+        lambda call: curves.interval(call.bind(), _exponential(call), call.inputs[0]),
+        lambda call: _lines(call, _exponential(call)),
+        kind="elementwise",
+    ),
+)
+
+
+def _lines(call: Call, curve: Curve) -> Lines:
+    (a, b), (c, d) = curves.lines(call.bind(), curve, call.inputs[0])
+    return Lines((a,), b, (c,), d, (call.inputs[0].shape,))

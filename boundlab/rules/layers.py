@@ -1,0 +1,269 @@
+"""Layers that are compositions: normalisation, attention, pooling by maximum, gates, recurrent cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import CaptureError
+from boundlab.rules.registry import aten, composition
+
+# -- normalisation ---------------------------------------------------------------------------------------------------
+
+
+def _channels(parameter: Tensor, dims: int) -> Tensor:
+    return parameter.reshape(-1, *[1] * (dims - 2))
+
+
+@composition(aten.batch_norm.default)
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """A scale and a shift per channel. In train mode the statistics are those of the clean batch: constants for
+    the perturbation, but functions of the parameters that gradients flow through."""
+    if training or running_mean is None or running_var is None:
+        batch = torch.ops.boundlab.clean(x)
+        dims = [0, *range(2, x.dim())]
+        mean = batch.mean(dims)
+        variance = ((batch - _channels(mean, x.dim())) ** 2).mean(dims)
+    else:
+        mean, variance = running_mean, running_var
+    scale = torch.rsqrt(variance + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale
+    shift = shift if bias is None else shift + bias
+    return x * _channels(scale, x.dim()) + _channels(shift, x.dim())
+
+
+def _normalised(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
+    """(x - mean) / sqrt(var + eps). No entry of a vector of n entries with mean 0 and mean square 1 exceeds
+    sqrt(n - 1), whatever x is."""
+    count = math.prod(x.shape[d] for d in dims)
+    centred = x - x.mean(tuple(dims), True)
+    variance = (centred**2).mean(tuple(dims), True)
+    limit = math.sqrt(max(count - 1, 0))
+    return torch.ops.boundlab.within(centred * torch.rsqrt(variance + eps), -limit, limit)
+
+
+@composition(aten.layer_norm.default)
+def layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True
+) -> Tensor:
+    result = _normalised(x, [x.dim() - len(shape) + i for i in range(len(shape))], eps)
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+@composition(aten.rms_norm.default)
+def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    dims = tuple(x.dim() - len(shape) + i for i in range(len(shape)))
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    limit = math.sqrt(math.prod(x.shape[d] for d in dims))
+    result = torch.ops.boundlab.within(x * torch.rsqrt((x**2).mean(dims, True) + eps), -limit, limit)
+    return result if weight is None else result * weight
+
+
+@composition(aten.group_norm.default)
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Tensor:
+    split = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    result = _normalised(split, range(2, split.dim()), eps).reshape(x.shape)
+    result = result if weight is None else result * _channels(weight, x.dim())
+    return result if bias is None else result + _channels(bias, x.dim())
+
+
+@composition(aten.instance_norm.default)
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    if not use_input_stats:
+        return batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled)
+    result = _normalised(x, range(2, x.dim()), eps)
+    result = result if weight is None else result * _channels(weight, x.dim())
+    return result if bias is None else result + _channels(bias, x.dim())
+
+
+# -- attention and gates -----------------------------------------------------------------------------------------------
+
+
+@composition(aten.scaled_dot_product_attention.default)
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if dropout_p:
+        raise CaptureError("attention with dropout is random: put the model in eval mode before capturing it")
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = torch.matmul(query * scale, key.transpose(-1, -2))
+    if is_causal:
+        allowed = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+        scores = torch.where(allowed, scores, torch.full((), -math.inf, dtype=scores.dtype, device=query.device))
+    elif attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = torch.where(attn_mask, scores, torch.full((), -math.inf, dtype=scores.dtype, device=query.device))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.matmul(torch.softmax(scores, -1), value)
+
+
+@composition(aten.glu.default)
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    half = x.shape[dim] // 2
+    return x.narrow(dim, 0, half) * torch.sigmoid(x.narrow(dim, half, half))
+
+
+# -- pooling by maximum --------------------------------------------------------------------------------------------------
+
+
+def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Tensor:
+    """(outputs, kernel): which entries of one dimension each window reads.
+
+    An entry in the padding is replaced by the first one of the window that is not: the largest value does not
+    change when an entry is read twice.
+    """
+    span = dilation * (kernel - 1) + 1
+    reach = size + 2 * padding - span
+    count = (-(-reach // stride) if ceil_mode else reach // stride) + 1
+    if ceil_mode and (count - 1) * stride >= size + padding:  # a last window that starts in the right padding is dropped
+        count -= 1
+    index = torch.arange(count)[:, None] * stride - padding + torch.arange(kernel)[None] * dilation
+    inside = (index >= 0) & (index < size)
+    first = index.gather(1, inside.int().argmax(1, keepdim=True))
+    return torch.where(inside, index, first)
+
+
+def _max_pool(x: Tensor, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
+    full = lambda value: [value[0]] * dims if len(value) == 1 else list(value)  # noqa: E731
+    as_list = lambda value: [value] if isinstance(value, int) else list(value)  # noqa: E731
+    kernel, padding, dilation = full(as_list(kernel)), full(as_list(padding)), full(as_list(dilation))
+    stride = full(as_list(stride)) if stride not in ([], (), None) else kernel
+    sizes = [int(n) for n in x.shape[-dims:]]
+    windows = [_windows(*spec, ceil_mode) for spec in zip(sizes, kernel, stride, padding, dilation, strict=True)]
+    outputs = [window.shape[0] for window in windows]
+    index = torch.zeros(outputs + kernel, dtype=torch.long)
+    for d, window in enumerate(windows):
+        shape = [1] * (2 * dims)
+        shape[d], shape[dims + d] = window.shape
+        index = index * sizes[d] + window.reshape(shape)
+    flat = x.flatten(-dims)
+    gathered = torch.index_select(flat, flat.dim() - 1, index.flatten().to(x.device))
+    return torch.amax(gathered.reshape(*x.shape[:-dims], *outputs, math.prod(kernel)), (-1,))
+
+
+@composition(aten.max_pool1d.default)
+def max_pool1d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    return _max_pool(x, 1, kernel, stride, padding, dilation, ceil_mode)
+
+
+@composition(aten.max_pool2d.default)
+def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    return _max_pool(x, 2, kernel, stride, padding, dilation, ceil_mode)
+
+
+@composition(aten.max_pool3d.default)
+def max_pool3d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    return _max_pool(x, 3, kernel, stride, padding, dilation, ceil_mode)
+
+
+def _adaptive_max_pool(x: Tensor, output: Any, dims: int) -> tuple[Tensor, Tensor]:
+    """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n)); short ones repeat their first entry."""
+    sizes = [int(n) for n in x.shape[-dims:]]
+    outputs = [output] * dims if isinstance(output, int) else list(output)
+    outputs = [size if n is None else int(n) for n, size in zip(outputs * (dims if len(outputs) == 1 else 1), sizes, strict=False)]
+    ranges = []
+    for size, n in zip(sizes, outputs, strict=True):
+        spans = [range(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
+        longest = max(len(span) for span in spans)
+        ranges.append([[*span, *[span[0]] * (longest - len(span))] for span in spans])
+    picks = []
+    for window in itertools.product(*ranges):
+        flat = [sum(i * math.prod(sizes[d + 1 :]) for d, i in enumerate(entry)) for entry in itertools.product(*window)]
+        picks.append(flat)
+    index = torch.tensor(picks, device=x.device)
+    flat_x = x.flatten(-dims)
+    gathered = torch.index_select(flat_x, flat_x.dim() - 1, index.flatten())
+    gathered = gathered.reshape(*x.shape[:-dims], *outputs, index.shape[1])
+    return torch.amax(gathered, (-1,)), torch.argmax(gathered, -1)
+
+
+@composition(aten.adaptive_max_pool1d.default)
+def adaptive_max_pool1d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    return _adaptive_max_pool(x, output_size, 1)
+
+
+@composition(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    return _adaptive_max_pool(x, output_size, 2)
+
+
+@composition(aten.adaptive_max_pool3d.default)
+def adaptive_max_pool3d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    return _adaptive_max_pool(x, output_size, 3)
+
+
+# -- recurrent cells -----------------------------------------------------------------------------------------------------
+
+
+def _gates(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> tuple[Tensor, Tensor]:
+    return torch.nn.functional.linear(x, w_ih, b_ih), torch.nn.functional.linear(h, w_hh, b_hh)
+
+
+@composition(aten.lstm_cell.default)
+def lstm_cell(x: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple[Tensor, Tensor]:
+    h, c = hx
+    a, b = _gates(x, h, w_ih, w_hh, b_ih, b_hh)
+    i, f, g, o = (a + b).chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@composition(aten.gru_cell.default)
+def gru_cell(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    a, b = _gates(x, h, w_ih, w_hh, b_ih, b_hh)
+    (ar, az, an), (br, bz, bn) = a.chunk(3, -1), b.chunk(3, -1)
+    z = torch.sigmoid(az + bz)
+    n = torch.tanh(an + torch.sigmoid(ar + br) * bn)
+    return n + z * (h - n)
+
+
+@composition(aten.rnn_tanh_cell.default)
+def rnn_tanh_cell(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    a, b = _gates(x, h, w_ih, w_hh, b_ih, b_hh)
+    return torch.tanh(a + b)
+
+
+@composition(aten.rnn_relu_cell.default)
+def rnn_relu_cell(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    a, b = _gates(x, h, w_ih, w_hh, b_ih, b_hh)
+    return torch.relu(a + b)

@@ -1,0 +1,129 @@
+"""Comparisons, logical operators, and choices between values.
+
+The interval of a truth value is a pair of truth values: ``lower`` says that it is certainly true, ``upper`` that it
+may be true. It has no slope; converted to a number it lies in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval, lower_of, upper_of
+from boundlab.relaxation import Lines, Relaxation, constant_lines
+from boundlab.rules.affine import Affine
+from boundlab.rules.registry import Call, Relaxed, aten, register, within
+
+
+def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> Relaxed:
+    """A comparison; ``certain(lx, ux, ly, uy)`` gives (certainly true, possibly true)."""
+
+    def interval(call: Call) -> Interval:
+        (x, y), _ = call.arguments
+        true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
+        return Interval(true, possible)
+
+    return Relaxed(interval, lambda call: constant_lines(interval(call), call.inputs), kind="logic")
+
+
+register(aten.gt, aten.greater, rule=decided(lambda lx, ux, ly, uy: (torch.gt(lx, uy), torch.gt(ux, ly))))
+register(aten.ge, aten.greater_equal, rule=decided(lambda lx, ux, ly, uy: (torch.ge(lx, uy), torch.ge(ux, ly))))
+register(aten.lt, aten.less, rule=decided(lambda lx, ux, ly, uy: (torch.lt(ux, ly), torch.lt(lx, uy))))
+register(aten.le, aten.less_equal, rule=decided(lambda lx, ux, ly, uy: (torch.le(ux, ly), torch.le(lx, uy))))
+register(aten.eq, rule=decided(lambda lx, ux, ly, uy: ((lx == uy) & (ux == ly) & (lx == ux), (lx <= uy) & (ly <= ux))))
+register(aten.ne, rule=decided(lambda lx, ux, ly, uy: ((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))))
+
+
+def _monotone_logic(call: Call) -> Interval:
+    f = call.bind()
+    return Interval(f(*[x.lower for x in call.inputs]), f(*[x.upper for x in call.inputs]))
+
+
+def _negation(call: Call) -> Interval:
+    (x,) = call.inputs
+    f = call.bind()
+    return Interval(f(x.upper), f(x.lower))
+
+
+def _exclusive(call: Call) -> Interval:
+    (x, y), _ = call.arguments
+    lx, ux, ly, uy = lower_of(x).bool(), upper_of(x).bool(), lower_of(y).bool(), upper_of(y).bool()
+    return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
+
+
+def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
+    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic")
+
+
+register(aten.logical_and, aten.logical_or, aten.bitwise_and, aten.bitwise_or, aten.any, aten.all, rule=_truth(_monotone_logic))
+register(aten.logical_not, aten.bitwise_not, rule=_truth(_negation))
+register(aten.logical_xor, aten.bitwise_xor, rule=_truth(_exclusive))
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """where(condition, x, y): affine for a constant condition. For a perturbed one, exactly the chosen branch where
+    the condition is decided, and elsewhere the hull of both."""
+
+    kind: str = "logic"
+
+    def nonlinear(self, call: Call) -> bool:
+        return isinstance(call.leaves[0], Interval)
+
+    def interval(self, call: Call) -> Interval:
+        if not self.nonlinear(call):
+            return Affine().interval(call)
+        condition, x, y = self._parts(call)
+        low, up = condition.lower, condition.upper
+        either = torch.minimum(lower_of(x), lower_of(y)), torch.maximum(upper_of(x), upper_of(y))
+        lower = torch.where(low, lower_of(x), torch.where(up, either[0], lower_of(y)))
+        upper = torch.where(low, upper_of(x), torch.where(up, either[1], upper_of(y)))
+        return Interval(lower, upper)
+
+    def relax(self, call: Call) -> Relaxation:
+        if not self.nonlinear(call):
+            return Affine().relax(call)
+        condition, x, y = self._parts(call)
+        ends = self.interval(call)
+        dtype = ends.lower.dtype
+        use_x, use_y = condition.lower.expand(ends.shape), ~condition.upper.expand(ends.shape)
+        slopes, shapes = [torch.zeros_like(ends.lower)], [condition.shape]
+        low = torch.where(use_x | use_y, torch.zeros((), dtype=dtype), ends.lower)
+        up = torch.where(use_x | use_y, torch.zeros((), dtype=dtype), ends.upper)
+        for value, use in ((x, use_x), (y, use_y)):
+            if isinstance(value, Interval):
+                slopes.append(use.to(dtype))
+                shapes.append(value.shape)
+            else:
+                low, up = torch.where(use, value, low), torch.where(use, value, up)
+        return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
+
+    def _parts(self, call: Call) -> tuple[Interval, Any, Any]:
+        (condition, *rest), kwargs = call.arguments
+        x, y = (*rest, *kwargs.values())
+        like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
+        dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
+        device = condition.lower.device
+        fix = lambda v: torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v  # noqa: E731
+        return condition, fix(x), fix(y)
+
+
+register(aten.where, rule=Where())
+
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Affine):
+    """x itself, cut to an interval that is known to hold it."""
+
+    def interval(self, call: Call) -> Interval:
+        (x,) = call.inputs
+        (_, low, high), _ = call.arguments
+        return x.intersect(Interval(torch.full_like(x.lower, low), torch.full_like(x.upper, high)))
+
+
+register(within, rule=Within())

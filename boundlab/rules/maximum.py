@@ -1,0 +1,82 @@
+"""The largest value over dimensions; max pooling and minima are compositions of it.
+
+y = max_j x_j. Below: y >= x_j for every j; take the j with the largest lower bound. Above, for any constant c no larger
+than y: y <= c + sum_j relu(x_j - c); take c = max_j l_j, so that only entries that can exceed it count, and bound each
+relu by its chord. If one entry dominates, this is exactly that entry. The other candidate is the constant max_j u_j;
+take what is lower at the centre of the box. For two entries y = x_1 + relu(x_2 - x_1), whose chord is the best plane
+there is.
+"""
+
+from __future__ import annotations
+
+import string
+
+import torch
+
+from boundlab.interval import Interval
+from boundlab.relaxation import Planes, Relaxation
+from boundlab.rules.registry import Call, Relaxed, aten, register
+
+
+def _over(call: Call) -> tuple[list[int], bool]:
+    (x, *rest), kwargs = call.arguments
+    dims = rest[0] if rest else kwargs.get("dim", ())
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
+    return sorted(d % len(x.shape) for d in (dims or range(len(x.shape)))), keep
+
+
+def _interval(call: Call) -> Interval:
+    f = call.bind()
+    (x,) = call.inputs
+    return Interval(f(x.lower), f(x.upper))
+
+
+def _planes(call: Call) -> Relaxation:
+    (x,) = call.inputs
+    dims, keep = _over(call)
+    n = x.lower.dim()
+    rest = [d for d in range(n) if d not in dims]
+    # gather the dimensions to reduce into one, last
+    flat = lambda t: t.permute(*rest, *dims).flatten(len(rest)) if dims else t  # noqa: E731
+    l, u = flat(x.lower), flat(x.upper)
+    best = l.argmax(-1, keepdim=True)
+    low_slope = torch.zeros_like(l).scatter(-1, best, 1.0)
+    low_bias = torch.zeros_like(l[..., 0])
+
+    floor = l.amax(-1, keepdim=True)
+    chord = ((u - floor) / torch.where(u > l, u - l, 1)).clamp(min=0)
+    active = u > floor
+    others = active.scatter(-1, best, False).any(-1, keepdim=True)
+    # The entry with the best lower bound has relu(x - c) = x - c, slope 1.
+    slope = torch.where(active, chord, 0).scatter(-1, best, 1.0)
+    bias = floor.squeeze(-1) + torch.where(active, -slope * l, 0).scatter(-1, best, -floor).sum(-1)
+    centre = (l + u) / 2
+    peak = u.amax(-1)
+    sloped = ((slope * centre).sum(-1) + bias < peak) | ~others.squeeze(-1)
+    up_slope = torch.where(sloped.unsqueeze(-1), slope, 0)
+    up_bias = torch.where(sloped, bias, peak)
+    if l.shape[-1] == 2:
+        low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
+        crossing = (low < 0) & (up > 0)
+        share = torch.where(crossing, up / torch.where(crossing, up - low, 1), (low >= 0).to(l.dtype))
+        up_slope = torch.stack([1 - share, share], -1)
+        up_bias = torch.where(crossing, -share * low, 0)
+    space, result = _letters(n, dims, keep)
+    unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])  # noqa: E731
+    bias_shape = call.bind()(x.lower).shape
+    return Planes(
+        space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),), low_bias.reshape(bias_shape),
+        (unflatten(up_slope),), up_bias.reshape(bias_shape), (x.shape,), kept=tuple(dims) if keep else (),
+    )  # fmt: skip
+
+
+def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
+    letters = string.ascii_lowercase[:n]
+    rest = [d for d in range(n) if d not in dims]
+    space = "".join(letters[d] for d in rest + dims)
+    result = letters if keep else "".join(letters[d] for d in rest)
+    return space, result
+
+
+register(aten.amax, rule=Relaxed(_interval, _planes))

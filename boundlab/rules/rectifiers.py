@@ -1,0 +1,82 @@
+"""The ReLU family, whose lower line has a free slope.
+
+For l < 0 < u: the chord through (l, f(l)) and (u, f(u)) above, and below any line through the origin with a slope
+between the two of the function (0 and 1 for ReLU). ``adaptive`` takes the slope of the side that is longer, which
+leaves the least area; ``zero`` and ``one`` always the same one; ``same`` that of the upper line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval
+from boundlab.relaxation import Lines, Relaxation
+from boundlab.rules.registry import Call, aten, register
+
+SLOPES = ("adaptive", "zero", "one", "same")
+
+
+@dataclass(frozen=True, eq=False)
+class Rectifier:
+    """f(x) = x for x >= 0 and s x below, s constant: 0 for relu, a number or a tensor for its leaky relatives."""
+
+    kind: str = "elementwise"
+
+    def nonlinear(self, call: Call) -> bool:
+        return True
+
+    def interval(self, call: Call) -> Interval:
+        (x,) = call.inputs
+        f, s = call.bind(), _negative_slope(call)
+        ends = f(x.lower), f(x.upper)
+        low, up = torch.minimum(*ends), torch.maximum(*ends)
+        if (isinstance(s, Tensor) and (s < 0).any()) or (not isinstance(s, Tensor) and s < 0):
+            crosses = (x.lower < 0) & (x.upper > 0)
+            low = torch.where(crosses, low.clamp(max=0), low)
+        return Interval(low, up)
+
+    def relax(self, call: Call) -> Relaxation:
+        (x,) = call.inputs
+        l, u, s = x.lower, x.upper, _negative_slope(call)
+        unstable = (l < 0) & (u > 0)
+        width = torch.where(unstable, u - l, 1)
+        stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
+        chord_slope = torch.where(unstable, (u - s * l) / width, stable)
+        chord_bias = torch.where(unstable, u * l * (s - 1) / width, 0)  # u - slope * u
+        free = {
+            "adaptive": torch.where(u > -l, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device)),
+            "zero": torch.as_tensor(s, dtype=l.dtype, device=l.device).expand(l.shape),
+            "one": torch.ones_like(l),
+            "same": chord_slope,
+        }[call.slopes]
+        free_slope = torch.where(unstable, free, stable)
+        zero = torch.zeros_like(l)
+        if isinstance(s, Tensor) and (s > 1).any() or not isinstance(s, Tensor) and s > 1:
+            # Then f is concave: the chord lies below, the free line above.
+            concave = torch.as_tensor(s > 1, device=l.device)
+            lower = torch.where(concave, chord_slope, free_slope), torch.where(concave, chord_bias, zero)
+            upper = torch.where(concave, free_slope, chord_slope), torch.where(concave, zero, chord_bias)
+            return Lines((lower[0],), lower[1], (upper[0],), upper[1], (x.shape,))
+        return Lines((free_slope,), zero, (chord_slope,), chord_bias, (x.shape,))
+
+
+def _negative_slope(call: Call) -> Any:
+    (x, *rest), kwargs = call.arguments
+    if call.node.op is aten.prelu.default:
+        weight = rest[0]
+        if isinstance(weight, Interval):
+            from boundlab.errors import UnsupportedOperator
+
+            raise UnsupportedOperator(f"{call.node}: the weight of prelu cannot be perturbed; write relu(x) - weight * relu(-x)")
+        dims = len(x.shape)
+        return weight.reshape(1, -1, *[1] * (dims - 2)) if dims > 1 and weight.numel() > 1 else weight.reshape([1] * dims)
+    if call.node.op is aten.leaky_relu.default:
+        return rest[0] if rest else kwargs.get("negative_slope", 0.01)
+    return 0.0
+
+
+register(aten.relu, aten.leaky_relu, aten.prelu, rule=Rectifier())

@@ -1,0 +1,205 @@
+"""The table of operators: what a rule is, and the calls that register one.
+
+An operator is either *affine* in its perturbed arguments (nothing to declare but its sign), *elementwise* (declare
+the function and where it is convex), relaxed by a function of its own, or *composed* of other operators. The
+built-in rules use the same calls that a user does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
+from boundlab.graph import Node, Ref, op_name
+from boundlab.interval import Interval
+from boundlab.relaxation import Relaxation
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One application of an operator during an analysis, with what is known of its arguments.
+
+    ``leaves``: the flattened arguments; a perturbed one is an Interval. ``names``: for each perturbed leaf the node
+    it comes from. ``slopes``: the user's choice for the lower line of an unstable ReLU.
+    """
+
+    node: Node
+    leaves: tuple[Any, ...]
+    tree: pytree.TreeSpec
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    slopes: str = "adaptive"
+
+    @staticmethod
+    def of(node: Node, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:
+        refs, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
+        leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in refs)
+        positions = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Interval))
+        return Call(node, leaves, tree, positions, tuple(refs[i].name for i in positions), slopes)
+
+    @property
+    def inputs(self) -> tuple[Interval, ...]:
+        """The intervals of the perturbed arguments, in order."""
+        return tuple(self.leaves[i] for i in self.positions)
+
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """args and kwargs as the operator takes them, with intervals in the perturbed places."""
+        return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
+
+    def bind(self, function: Callable[..., Any] | None = None, constant: Callable[[Any], Any] = lambda leaf: leaf) -> Callable[..., Any]:
+        """The operator (or another function of the same signature) as a function of its perturbed arguments alone.
+
+        constant: what the other arguments are replaced by.
+        """
+        fixed = [leaf if i in self.positions else constant(leaf) for i, leaf in enumerate(self.leaves)]
+
+        def bound(*variables: Any) -> Any:
+            leaves = list(fixed)
+            for position, variable in zip(self.positions, variables, strict=True):
+                leaves[position] = variable
+            args, kwargs = pytree.tree_unflatten(leaves, self.tree)
+            return self.node.call(args, kwargs) if function is None else function(*args, **kwargs)
+
+        return bound
+
+    def require(self, condition: Tensor, what: str) -> None:
+        """Raise DomainError, naming the node, unless the condition holds everywhere."""
+        if not bool(condition.all()):
+            x = self.inputs[0]
+            bad = (~condition).nonzero()
+            at = tuple(bad[0].tolist()) if condition.shape == x.shape and len(bad) else ()
+            example = f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}" if at or x.lower.dim() == 0 else ""
+            raise DomainError(f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) may avoid it.")
+
+
+class Rule(Protocol):
+    """What a method needs to know of an operator."""
+
+    kind: str
+
+    def interval(self, call: Call) -> Interval:
+        """An interval that holds the result whenever the arguments lie in theirs."""
+        ...
+
+    def relax(self, call: Call) -> Relaxation:
+        """Linear bounds of the result in the perturbed arguments, true while these lie in their intervals."""
+        ...
+
+    def nonlinear(self, call: Call) -> bool:
+        """Whether the relaxation depends on the intervals of the arguments."""
+        ...
+
+
+RULES: dict[Any, Rule] = {}
+COMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+
+
+def register(*ops: Any, rule: Rule) -> None:
+    """Give operators (overloads, or packets for all overloads) a rule; a second rule for one is an error."""
+    for op in ops:
+        if op in RULES or op in COMPOSITIONS:
+            raise ArgumentError(f"{op_name(op)} already has a rule")
+        RULES[op] = rule
+
+
+def unregister(op: Any) -> None:
+    """Take a rule or composition out again (for tests and interactive work)."""
+    if RULES.pop(op, None) is None and COMPOSITIONS.pop(op, None) is None:
+        raise ArgumentError(f"{op_name(op)} has no rule")
+
+
+def composition(*ops: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: express operators (overloads) by a function of others, applied when a model is captured."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+            if op in RULES or op in COMPOSITIONS:
+                raise ArgumentError(f"{op_name(op)} already has a rule")
+            COMPOSITIONS[op] = function
+        return function
+
+    return decorate
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """The rule of a nonlinear operator given by two functions of the call."""
+
+    bound: Callable[[Call], Interval]
+    lines: Callable[[Call], Relaxation]
+    kind: str = "relaxed"
+
+    def interval(self, call: Call) -> Interval:
+        return self.bound(call)
+
+    def relax(self, call: Call) -> Relaxation:
+        return self.lines(call)
+
+    def nonlinear(self, call: Call) -> bool:
+        return True
+
+
+def find_rule(node: Node) -> Rule:
+    """The rule of a node's operator, by overload or by packet."""
+    op = node.op
+    rule = RULES.get(op) or RULES.get(getattr(op, "overloadpacket", None))
+    if rule is None:
+        raise UnsupportedOperator(
+            f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a perturbed value. "
+            f"Register one: bl.elementwise({op}, ...), bl.affine({op}) or @bl.composition({op}); see docs/operators.md."
+        )
+    return rule
+
+
+# -- operators that pass no perturbation on ------------------------------------------------------------------------------
+
+torch.library.define("boundlab::clean", "(Tensor x) -> Tensor")
+torch.library.impl("boundlab::clean", "CompositeExplicitAutograd", lambda x: x.clone())
+torch.library.register_fake("boundlab::clean", lambda x: torch.empty_like(x))
+torch.library.define("boundlab::within", "(Tensor x, float low, float high) -> Tensor")
+torch.library.impl("boundlab::within", "CompositeExplicitAutograd", lambda x, low, high: x.clone())
+torch.library.register_fake("boundlab::within", lambda x, low, high: torch.empty_like(x))
+
+
+def clean(x: Tensor) -> Tensor:
+    """The value of x for the clean input, whatever the perturbation: what train-mode statistics are taken from."""
+    return x
+
+
+def within(x: Tensor, low: float, high: float) -> Tensor:
+    """x itself, which is known to lie in [low, high] for reasons that bounds do not see."""
+    return x
+
+
+OWN = {torch.ops.boundlab.clean.default: clean, torch.ops.boundlab.within.default: within}
+"""Operators of our own that stand in captured graphs -> the function that takes their place."""
+
+SHAPE_ONLY = (
+    aten.sym_size.int,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.empty_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.new_empty.default,
+    aten.sym_numel.default,
+)
+CUTS: frozenset[Any] = frozenset((*SHAPE_ONLY, clean))
+"""Operators whose result does not depend on the values of their arguments, or is defined by the clean ones."""
+
+IDENTITIES: frozenset[Any] = frozenset(
+    (aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.positive.default)
+)
+"""Operators that only copy their argument."""
+
