@@ -9,8 +9,9 @@ from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
+from boundlab.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
     "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",

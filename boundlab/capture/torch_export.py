@@ -29,6 +29,7 @@ aten = torch.ops.aten
 
 RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 """Taken apart by torch's own decompositions into linear maps, gates and products."""
+VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
 
 
 class Function(nn.Module):
@@ -240,6 +241,8 @@ def _simplify(graph: Graph) -> Graph:
             continue
         if node.op is aten.mul.Tensor and isinstance(args[0], Ref) and args[0] == args[1]:
             node, args, kwargs = replace(node, op=aten.pow.Tensor_Scalar), (args[0], 2), {}
+        if node.op in VIEWS:  # copies are gone, so strides may not allow a view
+            node = replace(node, op=aten.reshape.default)
         nodes[node.name] = replace(node, args=args, kwargs=kwargs)
     outputs = tuple(rename(output) for output in graph.outputs)
     modules: dict[str, str] = {}

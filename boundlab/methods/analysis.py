@@ -6,19 +6,17 @@ An :class:`Analysis` lives for one call. It is filled in topological order; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from boundlab.graph import Graph, Node
 from boundlab.interval import Interval, lower_of
 from boundlab.regions import Region
 from boundlab.relaxation import Relaxation
-from boundlab.rules.affine import MONOTONE, Affine
-from boundlab.rules.bilinear import Bilinear
+from boundlab.rules.affine import MONOTONE
 from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
 
 Refine = Callable[["Analysis", Node, Interval], Interval]
@@ -80,8 +78,6 @@ class Analysis:
         """The nodes whose interval arithmetic is exact: one affine step from elements that move independently."""
         independent = {name for name, region in self.regions.items() if region.is_box}
         exact = set(independent)
-        for name in self.affine_only:
-            assert name in self.graph.nodes
         for name in self.graph.nodes:
             if name not in self.affine_only or name in self.regions:
                 continue
@@ -91,7 +87,7 @@ class Analysis:
                 continue
             (source,) = call.names
             if getattr(node.op, "overloadpacket", None) in ONE_TO_ONE:
-                exact |= {name} & ({name} if source in exact else set())
+                exact |= {name} if source in exact else set()
                 independent |= {name} if source in independent else set()
             elif source in independent:
                 exact.add(name)
@@ -123,6 +119,8 @@ class Analysis:
                 self.calls[name] = call
                 interval = self.rules[name].interval(call)
                 self.values[name] = refine(self, node, interval)
+                self.calls[name] = replace(call, result=self.interval(name))
+                self._relaxations.pop(name, None)  # made while only less was known of the result
             elif node.op is clean:
                 self.values[name] = statistics[node.inputs[0]]
             elif name not in self.values:
@@ -152,10 +150,3 @@ ONE_TO_ONE = frozenset(
 
 assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)
 
-
-def is_affine(rule: Rule, call: Call) -> bool:
-    return isinstance(rule, (Affine, Bilinear)) and not rule.nonlinear(call)
-
-
-def unbatched(tensor: Tensor) -> Tensor:
-    return tensor.unsqueeze(0)

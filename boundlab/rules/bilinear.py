@@ -6,8 +6,10 @@ sides perturbed every elementary product x y is relaxed by McCormick's planes. F
     (x - lx)(y - ly) >= 0  gives  x y >= ly x + lx y - lx ly     (A)
     (ux - x)(uy - y) >= 0  gives  x y >= uy x + ux y - ux uy     (B)
 
-Both touch x y on two edges of the box; their minima over the box differ, and (A) has the larger one exactly if
-lx ly <= ux uy: take that plane. The upper planes are minus the lower planes of (-x) y.
+Both touch x y on two edges of the box. The upper planes are minus the lower planes of (-x) y: x y <= ly x + ux y - ux ly
+and x y <= uy x + lx y - lx uy. Which pair is taken: if x keeps its sign (a gate, a probability), the end of x nearer to
+0 as the slope in y, below and above alike; else the same for y; else, below and above for themselves, the plane whose
+extreme value over the box is better, which for the lower ones is (A) exactly if lx ly <= ux uy.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ def product(x: Interval, y: Interval) -> Interval:
 def mccormick(x: Interval, y: Interval) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
     """Slopes in x and y and intercept of the lower and of the upper plane, elementwise with broadcasting."""
     ll, lu, ul, uu = _corners(x, y)
-    low = ll <= uu
+    x_signed, y_signed = (x.lower >= 0) | (x.upper <= 0), (y.lower >= 0) | (y.upper <= 0)
+    x_low, y_low = x.lower >= 0, y.lower >= 0  # the end nearer to 0, where the sign is kept
+    low = torch.where(x_signed, x_low, torch.where(y_signed, y_low, ll <= uu))
     lower = torch.where(low, y.lower, y.upper), torch.where(low, x.lower, x.upper), -torch.where(low, ll, uu)
-    up = ul >= lu
+    up = torch.where(x_signed, ~x_low, torch.where(y_signed, y_low, ul >= lu))
     upper = torch.where(up, y.lower, y.upper), torch.where(up, x.upper, x.lower), -torch.where(up, ul, lu)
     return lower, upper
 

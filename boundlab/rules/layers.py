@@ -20,32 +20,50 @@ def _channels(parameter: Tensor, dims: int) -> Tensor:
     return parameter.reshape(-1, *[1] * (dims - 2))
 
 
-@composition(aten.batch_norm.default)
-def batch_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    """A scale and a shift per channel. In train mode the statistics are those of the clean batch: constants for
-    the perturbation, but functions of the parameters that gradients flow through."""
-    if training or running_mean is None or running_var is None:
-        batch = torch.ops.boundlab.clean(x)
-        dims = [0, *range(2, x.dim())]
-        mean = batch.mean(dims)
-        variance = ((batch - _channels(mean, x.dim())) ** 2).mean(dims)
-    else:
-        mean, variance = running_mean, running_var
+def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float) -> Tensor:
+    """A scale and a shift per channel."""
     scale = torch.rsqrt(variance + eps)
     scale = scale if weight is None else scale * weight
     shift = -mean * scale
     shift = shift if bias is None else shift + bias
     return x * _channels(scale, x.dim()) + _channels(shift, x.dim())
+
+
+def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the clean batch: constants for the perturbation, but functions of the parameters that gradients flow through."""
+    batch = torch.ops.boundlab.clean(x)
+    dims = [0, *range(2, x.dim())]
+    mean = batch.mean(dims)
+    return mean, ((batch - _channels(mean, x.dim())) ** 2).mean(dims)
+
+
+@composition(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_eval(
+    x: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _batch_norm(x, weight, bias, running_mean, running_var, eps), x.new_zeros(0), x.new_zeros(0)
+
+
+@composition(aten._native_batch_norm_legit_functional.default)
+def batch_norm_train(
+    x: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    mean, variance = _batch_statistics(x) if training else (running_mean, running_var)
+    return _batch_norm(x, weight, bias, mean, variance, eps), mean, variance, running_mean, running_var
+
+
+@composition(aten._native_batch_norm_legit.no_stats)
+def batch_norm_no_stats(x: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    mean, variance = _batch_statistics(x)
+    return _batch_norm(x, weight, bias, mean, variance, eps), mean, variance
+
+
+@composition(aten.batch_norm.default)
+def batch_norm(
+    x: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float, cudnn_enabled: bool
+) -> Tensor:
+    mean, variance = _batch_statistics(x) if training or running_mean is None else (running_mean, running_var)
+    return _batch_norm(x, weight, bias, mean, variance, eps)
 
 
 def _normalised(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:

@@ -28,7 +28,8 @@ class Call:
     """One application of an operator during an analysis, with what is known of its arguments.
 
     ``leaves``: the flattened arguments; a perturbed one is an Interval. ``names``: for each perturbed leaf the node
-    it comes from. ``slopes``: the user's choice for the lower line of an unstable ReLU.
+    it comes from. ``slopes``: the user's choice for the lower line of an unstable ReLU. ``result``: what is already
+    known of the result, for relaxations that can use it.
     """
 
     node: Node
@@ -37,6 +38,7 @@ class Call:
     positions: tuple[int, ...]
     names: tuple[str, ...]
     slopes: str = "adaptive"
+    result: Interval | None = None
 
     @staticmethod
     def of(node: Node, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:

@@ -1,19 +1,27 @@
 """softmax and log-sum-exp over one dimension, each with planes of its own.
 
-softmax_i(x) = 1 / h_i,  h_i = sum_j exp(z_j),  z_j = x_j - x_i  (so z_i = 0 and h_i >= 1).
+Two readings of softmax give two pairs of planes; each is used where it is tighter at the centre of the box.
 
-With z_j in [l_j - u_i, u_j - l_i] =: [a_j, b_j], h_i lies in [H, K] = [sum exp(a_j), sum exp(b_j)], and 1/h is
-convex and falling in h:
+**Reciprocal.** softmax_i(x) = 1 / h_i,  h_i = sum_j exp(z_j),  z_j = x_j - x_i  (so z_i = 0 and h_i >= 1). With z_j in
+[l_j - u_i, u_j - l_i] =: [a_j, b_j], h_i lies in [H, K] = [sum exp(a_j), sum exp(b_j)], and 1/h is convex and falling:
 
-  above:  1/h <= 1/H + 1/K - h / (H K)           (chord), and h >= sum exp(m_j) (1 + z_j - m_j)  (tangents of exp);
-  below:  1/h >= 2/t - h / t^2, t^2 = H K        (tangent), and h <= sum of the chords of exp over [a_j, b_j].
+  above:  1/h <= 1/H + 1/K - h / (H K)         (chord), and h >= sum exp(m_j) (1 + z_j - m_j)  (tangents of exp);
+  below:  1/h >= 2/t - h / t^2, t = (H + K)/2  (tangent), and h <= sum of the chords of exp over [a_j, b_j].
 
-Both are linear in z, hence in x. Every factor is formed as exp of a difference of logarithms that is at most 0, so
-nothing overflows however wide the intervals are; a score of -inf (a mask) has weight 0 and no slope.
+That sum is t at the centre of the box, where this tangent point is therefore the best one.
+
+**Exponential.** softmax_i(x) = exp(g),  g = x_i - lse(x), which is concave in x and lies in [-log K, -log H]:
+
+  above:  exp(g) is below its chord over that interval, which rises, and lse is above its tangent plane at the centre;
+  below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see ``_lse``); g0 is where that puts the centre.
+
+Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows however wide the
+intervals are; a score of -inf (a mask) has weight 0 and no slope.
 """
 
 from __future__ import annotations
 
+import math
 import string
 
 import torch
@@ -58,40 +66,72 @@ def softmax_planes(call: Call) -> Relaxation:
     x = _last(call.inputs[0], dim)
     a, b = _differences(x)
     log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)  # (..., i)
-    scale = -(log_h + log_k).unsqueeze(-1)  # -log(H K)
+    if call.result is not None:  # h = 1 / softmax_i, so better bounds of the result are better bounds of h
+        known = _last(call.result, dim)
+        log_h = torch.fmax(log_h, -torch.log(known.upper))
+        log_k = torch.maximum(log_h, torch.fmin(log_k, -torch.log(known.lower)))
+
+    gone = torch.isneginf(x.upper)  # a masked result is 0
+    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0)
+    pairs = zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True)
+    planes = []
+    for sign, ((slope, bias), (other_slope, other_bias)) in zip((1, -1), pairs, strict=True):
+        here = bias + (slope * centre.unsqueeze(-2)).sum(-1)
+        there = other_bias + (other_slope * centre.unsqueeze(-2)).sum(-1)
+        better = (sign * there > sign * here) | ~torch.isfinite(here)
+        slope, bias = torch.where(better.unsqueeze(-1), other_slope, slope), torch.where(better, other_bias, bias)
+        planes += [slope.masked_fill(gone.unsqueeze(-1), 0.0), bias.masked_fill(gone, 0.0)]
+    return _planes(call, dim, *planes)
+
+
+Plane = tuple[Tensor, Tensor]
+"""Slopes (..., i, j) of result i in argument j, and intercepts (..., i)."""
+
+
+def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
     finite = torch.isfinite(a) & torch.isfinite(b)
-    middle = torch.where(finite, (a + b) / 2, 0)
-    zero = torch.zeros_like(a)
+    middle, zero = torch.where(finite, (a + b) / 2, 0), torch.zeros_like(a)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
+    scale = -(log_h + log_k).unsqueeze(-1)
     touch = torch.where(finite, torch.exp(middle + scale), zero)
-    up_slope = -touch
     up_bias = torch.exp(-log_h) + torch.exp(-log_k) - (touch * (1 - middle)).sum(-1)
 
-    # below: chord of exp over [a, b] divided by H K: slope r = (e^b - e^a)/(b - a), value e^a - r a at 0
-    width = torch.where(finite, b - a, zero)
-    narrow = width < torch.finfo(a.dtype).eps ** 0.5
-    safe = torch.where(narrow, 1, width)
-    top = torch.where(finite, torch.exp(b + scale), zero)
-    bottom = torch.where(finite, torch.exp(a + scale), zero)
-    rise = torch.where(narrow, touch, (top - bottom) / safe)
-    # for a narrow interval the line is lifted to both ends
-    start = torch.where(finite, torch.maximum(bottom - rise * a, top - rise * b), zero)
-    low_slope = -torch.where(finite, rise, zero)
-    low_bias = 2 * torch.exp(scale.squeeze(-1) / 2) - start.sum(-1)
+    # below: chord of exp over [a, b] divided by t^2
+    log_t = torch.logaddexp(log_h, log_k) - math.log(2)
+    scale = -2 * log_t.unsqueeze(-1)
+    rise, start = _chord(torch.where(finite, a, zero), torch.where(finite, b, zero), scale)
+    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, zero)
+    low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
 
-    # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others; a masked result is 0.
+    # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
     eye = torch.eye(a.shape[-1], dtype=torch.bool, device=a.device)
-    gone = torch.isneginf(x.upper).unsqueeze(-1)
+    in_x = lambda slope: torch.where(eye, -slope.masked_fill(eye, 0.0).sum(-1, keepdim=True), slope)  # noqa: E731
+    return (in_x(-rise), low_bias), (in_x(-touch), up_bias)
 
-    def in_x(slope: Tensor) -> Tensor:
-        slope = slope.masked_fill(eye, 0.0)
-        slope = torch.where(eye, -slope.sum(-1, keepdim=True), slope)
-        return slope.masked_fill(gone, 0.0)
 
-    lower, upper = in_x(low_slope), in_x(up_slope)
-    low_bias, up_bias = low_bias.masked_fill(gone.squeeze(-1), 0.0), up_bias.masked_fill(gone.squeeze(-1), 0.0)
-    return _planes(call, dim, lower, low_bias, upper, up_bias)
+def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
+    (low_slope, low_bias), (up_slope, up_bias), centre = _lse(x, (x.lower.dim() - 1,))
+    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.lower.device)
+
+    # below: g >= x_i - up_plane(x), which is g0 at the centre
+    g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
+    weight = torch.exp(g0)
+    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), weight * (1 - up_bias - g0)
+
+    # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
+    rise, start = _chord(-log_k, -log_h, torch.zeros_like(log_h))
+    upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), start - rise * low_bias
+    return lower, upper
+
+
+def _chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the tangent's slope, with
+    the line lifted to both ends."""
+    narrow = b - a < torch.finfo(a.dtype).eps ** 0.5
+    bottom, top = torch.exp(a + scale), torch.exp(b + scale)
+    rise = torch.where(narrow, torch.exp((a + b) / 2 + scale), (top - bottom) / torch.where(narrow, 1, b - a))
+    return rise, torch.maximum(bottom - rise * a, top - rise * b)
 
 
 def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor, up_bias: Tensor) -> Planes:
@@ -110,23 +150,8 @@ register(aten.softmax, aten._softmax, rule=Relaxed(softmax_interval, softmax_pla
 # log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of the chords of exp =:
 # c(x), and log h <= log t + (h - t)/t for any t; t is the value of c at the centre. All relative to the largest upper
 # bound s, so that nothing overflows.
-def _lse_dims(call: Call) -> tuple[list[int], bool]:
-    (x, dims, *rest), kwargs = call.arguments
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    keep = bool(rest[0] if rest else kwargs.get("keepdim", False))
-    return sorted(d % len(x.shape) for d in (dims or range(len(x.shape)))), keep
-
-
-def lse_interval(call: Call) -> Interval:
-    f = call.bind()
-    (x,) = call.inputs
-    return Interval(f(x.lower), f(x.upper))
-
-
-def lse_planes(call: Call) -> Relaxation:
-    (x,) = call.inputs
-    dims, keep = _lse_dims(call)
-    space = string.ascii_lowercase[: x.lower.dim()]
+def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
+    """The lower and the upper plane of log-sum-exp over ``dims`` (kept with size 1), and the centre of the box."""
     shift = x.upper.amax(dims, keepdim=True).detach()
     shift = torch.where(torch.isfinite(shift), shift, 0)
     finite = torch.isfinite(x.lower) & torch.isfinite(x.upper)
@@ -138,20 +163,36 @@ def lse_planes(call: Call) -> Relaxation:
     low_slope = weight / total
     low_bias = torch.log(total) - (low_slope * m).sum(dims, keepdim=True) + shift - (low_slope * shift).sum(dims, keepdim=True)
 
-    narrow = (b - a) < torch.finfo(a.dtype).eps ** 0.5
-    rise = torch.where(narrow, weight, (torch.exp(b) - torch.exp(a)) / torch.where(narrow, 1, b - a))
-    rise = torch.where(finite, rise, zero)
-    start = torch.where(finite, torch.maximum(torch.exp(a) - rise * a, torch.exp(b) - rise * b), zero)
+    rise, start = _chord(a, b, zero)
+    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, zero)
     level = (rise * m + start).sum(dims, keepdim=True)
     up_slope = rise / level
     up_bias = torch.log(level) + start.sum(dims, keepdim=True) / level - 1 + shift - (up_slope * shift).sum(dims, keepdim=True)
+    return (low_slope, low_bias), (up_slope, up_bias), m + shift
 
-    if keep:
-        result = space
-    else:
+
+def _lse_dims(call: Call) -> tuple[tuple[int, ...], bool]:
+    (x, dims, *rest), kwargs = call.arguments
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    keep = bool(rest[0] if rest else kwargs.get("keepdim", False))
+    return tuple(sorted(d % len(x.shape) for d in (dims or range(len(x.shape))))), keep
+
+
+def lse_interval(call: Call) -> Interval:
+    f = call.bind()
+    (x,) = call.inputs
+    return Interval(f(x.lower), f(x.upper))
+
+
+def lse_planes(call: Call) -> Relaxation:
+    (x,) = call.inputs
+    dims, keep = _lse_dims(call)
+    (low_slope, low_bias), (up_slope, up_bias), _ = _lse(x, dims)
+    space = string.ascii_lowercase[: x.lower.dim()]
+    result = space if keep else "".join(letter for i, letter in enumerate(space) if i not in dims)
+    if not keep:
         low_bias, up_bias = low_bias.squeeze(dims), up_bias.squeeze(dims)
-        result = "".join(letter for i, letter in enumerate(space) if i not in dims)
-    return Planes(space, result, (space,), (low_slope,), low_bias, (up_slope,), up_bias, (x.shape,), kept=tuple(dims) if keep else ())
+    return Planes(space, result, (space,), (low_slope,), low_bias, (up_slope,), up_bias, (x.shape,), kept=dims if keep else ())
 
 
 register(aten.logsumexp, rule=Relaxed(lse_interval, lse_planes))

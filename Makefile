@@ -1,0 +1,33 @@
+# make demo   certify digits with the network that ships with the package; writes boundlab-report/
+# make test   style, types and tests
+# make fuzz   tens of thousands of random graphs (about an hour)
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test lint fuzz docs clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/boundlab demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz
+
+docs: $(READY)
+	$(BIN)/boundlab ops --markdown > docs/operators.md
+
+clean:
+	rm -rf .venv boundlab-report

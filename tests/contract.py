@@ -1,0 +1,194 @@
+"""The soundness contract (what every bound must satisfy), as functions that attack a captured model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+import boundlab as bl
+from boundlab.interval import Interval
+from boundlab.methods.engine import METHODS
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def slack(*tensors: Tensor) -> Tensor:
+    """What rounding may cost: relative to the size of the values, absolute below 1."""
+    size = torch.stack([t.detach().abs().nan_to_num(0, 0, 0).amax() if t.numel() else torch.zeros((), dtype=t.dtype) for t in tensors]).amax()
+    return TOLERANCE[tensors[0].dtype] * (1 + size)
+
+
+def members(region: bl.Region, count: int, seed: int, batched: bool = True) -> list[Tensor]:
+    """Members of a region: its centre, random ones, and for boxes vertices and the two extreme corners."""
+    generator = torch.Generator().manual_seed(seed)
+    found = [region.centre] if not isinstance(region, bl.L0) else [region.centre]
+    found += [region.sample(generator, batched) for _ in range(count)]
+    if region.is_box:
+        box = region.hull()
+        found += [box.lower, box.upper]
+        for _ in range(count):
+            pick = torch.rand(box.shape, generator=generator) < 0.5
+            found.append(torch.where(pick, box.lower, box.upper))
+    else:
+        found += boundary_members(region, count, generator, batched)
+    return [point.detach() for point in found]
+
+
+def boundary_members(region: bl.Region, count: int, generator: torch.Generator, batched: bool) -> list[Tensor]:
+    """Points of a norm ball's boundary: along one axis (extreme for L1), along signs, and in random directions."""
+    if not hasattr(region, "order") or region.lower is not None or region.upper is not None:  # type: ignore[attr-defined]
+        return []
+    x, p = region.centre, region.order  # type: ignore[attr-defined]
+    eps = torch.as_tensor(region.eps, dtype=x.dtype)  # type: ignore[attr-defined]
+    eps = eps.reshape(-1, *[1] * (x.dim() - 1)) if eps.dim() == 1 and x.dim() > 1 and eps.shape[0] == x.shape[0] else eps
+    samples = x.shape[0] if batched and x.dim() else 1
+    found = []
+    for i in range(count):
+        flat = torch.zeros(samples, x.numel() // max(samples, 1), dtype=x.dtype)
+        if i % 2 and flat.shape[1]:
+            axis = torch.randint(flat.shape[1], (samples, 1), generator=generator)
+            flat.scatter_(1, axis, torch.where(torch.rand(samples, 1, generator=generator) < 0.5, -1.0, 1.0).to(x.dtype))
+        else:
+            flat = torch.randn(flat.shape, generator=generator, dtype=x.dtype)
+        norm = torch.linalg.vector_norm(flat, p, dim=1, keepdim=True) if flat.shape[1] else torch.ones(samples, 1, dtype=x.dtype)
+        step = (flat / norm.clamp(min=1e-30)).reshape(x.shape) * eps
+        found.append(x + step * (1 - 4 * torch.finfo(x.dtype).eps))
+    return found
+
+
+def extremes(f: Callable[[Tensor], Tensor], region: bl.Region, steps: int = 5) -> list[Tensor]:
+    """Members of a box that gradient ascent finds for random directions of the output."""
+    if not region.is_box:
+        return []
+    box, found = region.hull(), []
+    for sign in (1.0, -1.0):
+        x = region.centre.detach().clone()
+        for _ in range(steps):
+            x = x.detach().requires_grad_()
+            y = pytree.tree_leaves(f(x))[0]
+            if not y.requires_grad:
+                return found
+            (gradient,) = torch.autograd.grad(sign * y.sum(), x, allow_unused=True)
+            if gradient is None:
+                return found
+            x = torch.minimum(torch.maximum(x + box.radius * gradient.sign(), box.lower), box.upper)
+        found.append(x.detach())
+    return found
+
+
+def assert_inside(value: Tensor, lower: Tensor, upper: Tensor, what: str) -> None:
+    """lower <= value <= upper up to rounding; NaN bounds fail, infinite bounds claim nothing."""
+    assert value.shape == lower.shape == upper.shape, f"{what}: shapes {value.shape}, {lower.shape}, {upper.shape}"
+    if value.numel() == 0:
+        return
+    if not value.dtype.is_floating_point:
+        assert bool((lower <= value).all() and (value <= upper).all()), what
+        return
+    finite = torch.isfinite(value)
+    assert not (torch.isnan(lower) | torch.isnan(upper))[finite].any(), f"{what}: NaN bounds"
+    room = slack(value, lower, upper)
+    below = torch.where(finite, lower - value, -1).max()
+    above = torch.where(finite, value - upper, -1).max()
+    assert below <= room, f"{what}: value below the lower bound by {float(below):.3e}"
+    assert above <= room, f"{what}: value above the upper bound by {float(above):.3e}"
+
+
+def check_sound(
+    f: Callable[..., Any],
+    entries: tuple[Any, ...],
+    *,
+    methods: tuple[str, ...] = METHODS,
+    perturb: Mapping[str, bl.Region] | None = None,
+    count: int = 12,
+    seed: int = 0,
+    net: bl.Net | None = None,
+    nodes: bool = True,
+) -> dict[str, Any]:
+    """Attack the bounds of ``f`` for one entry (region or tensor) per input, by every method and at every node.
+
+    Also: CROWN inside IBP, forward+backward inside forward, linear bounds true pointwise. Returns bounds by method.
+    """
+    centres = tuple(e.centre if isinstance(e, bl.Region) else e for e in entries)
+    net = bl.capture(f, *centres) if net is None else net
+    results: dict[str, Any] = {}
+    points = _points(f, entries, count, seed, net.graph.batched)
+    for method in methods:
+        bounds = net.bounds(*entries, method=method, perturb=perturb, intermediates=True)
+        results[method] = bounds
+        for point in points:
+            truth = pytree.tree_leaves(f(*point))
+            for value, bound in zip(truth, _leaves(bounds), strict=True):
+                if isinstance(value, Tensor):
+                    assert_inside(value.detach(), bound.lower.detach(), bound.upper.detach(), f"{method}, output")
+            if nodes and perturb is None:
+                _check_nodes(net, point, _leaves(bounds)[0].intermediates, method)
+    if {"ibp", "crown"} <= set(results):
+        _check_nested(results["crown"], results["ibp"], "crown inside ibp")
+    if {"forward", "forward+backward"} <= set(results):
+        _check_nested(results["forward+backward"], results["forward"], "forward+backward inside forward")
+    if perturb is None and len(_leaves(next(iter(results.values())))) == 1 and net._outputs.is_leaf():
+        _check_linear(f, net, entries, points)
+    return results
+
+
+def _points(f: Callable[..., Any], entries: tuple[Any, ...], count: int, seed: int, batched: bool) -> list[tuple[Any, ...]]:
+    lists = [members(e, count, seed + i, batched) if isinstance(e, bl.Region) else None for i, e in enumerate(entries)]
+    longest = max(len(points) for points in lists if points is not None)
+    points = [tuple(p[k % len(p)] if p is not None else e for p, e in zip(lists, entries, strict=True)) for k in range(longest)]
+    if len(entries) == 1:
+        points += [(x,) for x in extremes(f, entries[0])]
+    return points
+
+
+def _leaves(bounds: Any) -> list[bl.Bounds]:
+    return [leaf for leaf in pytree.tree_leaves(bounds, is_leaf=lambda b: isinstance(b, bl.Bounds)) if isinstance(leaf, bl.Bounds)]
+
+
+def _check_nodes(net: bl.Net, point: tuple[Any, ...], known: Mapping[str, bl.Bounds], method: str) -> None:
+    values = net._read_state() | dict(zip(net.graph.inputs, pytree.tree_leaves(point), strict=True))
+    with torch.no_grad():
+        truth = net.graph.run(values)
+    for name in net.graph.nodes:
+        if name in known and isinstance(truth[name], Tensor):
+            assert_inside(truth[name], known[name].lower.detach(), known[name].upper.detach(), f"{method}, node {net.graph.nodes[name]}")
+
+
+def _check_nested(inner: Any, outer: Any, what: str) -> None:
+    for a, b in zip(_leaves(inner), _leaves(outer), strict=True):
+        if a.lower.numel() and a.lower.dtype.is_floating_point and torch.isfinite(b.lower).all() and torch.isfinite(b.upper).all():
+            room = slack(b.lower, b.upper)
+            assert (a.lower >= b.lower - room).all() and (a.upper <= b.upper + room).all(), what
+
+
+def _check_linear(f: Callable[..., Any], net: bl.Net, entries: tuple[Any, ...], points: list[tuple[Any, ...]]) -> None:
+    try:
+        lines = net.linear_bounds(*entries)
+    except bl.ArgumentError:  # the output does not depend on the perturbation
+        return
+    for point in points:
+        values = {name: x for name, x in zip(net.graph.inputs, point, strict=True) if name in lines.lower_A}
+        line = lines.evaluate(values)
+        truth = pytree.tree_leaves(f(*point))[0].detach()
+        if truth.dtype.is_floating_point:
+            node = net.graph.nodes[net.graph.outputs[0].name]
+            if node.layout is None or (node.layout.dim == 0 and node.layout.inner * node.layout.outer == 1):
+                assert_inside(truth, line.lower.detach(), line.upper.detach(), "linear bounds, pointwise")
+
+
+def check_point(f: Callable[[Tensor], Any], x: Tensor, methods: tuple[str, ...] = METHODS) -> None:
+    """With radius 0 both bounds equal f(x)."""
+    net = bl.capture(f, x)
+    truth = [y for y in pytree.tree_leaves(f(x)) if isinstance(y, Tensor)]
+    for method in methods:
+        for value, bound in zip(truth, _leaves(net.bounds(bl.Linf(x, 0.0), method=method)), strict=True):
+            if value.dtype.is_floating_point and torch.isfinite(value).all():
+                room = 10 * slack(value)
+                assert (bound.lower - value).abs().max() <= room, f"{method}: radius 0, lower differs by {(bound.lower - value).abs().max():.3e}"
+                assert (bound.upper - value).abs().max() <= room, f"{method}: radius 0, upper differs by {(bound.upper - value).abs().max():.3e}"
+
+
+__all__ = ["METHODS", "Interval", "assert_inside", "check_point", "check_sound", "extremes", "members", "slack"]
