@@ -33,6 +33,13 @@ class Layout:
             return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
         return self.samples_first(rows, samples).sum(2)
 
+    def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
+        """``(rows, *shape), (*shape) -> (rows, samples)``: inner products per sample, without forming the products."""
+        if self.dim == 0 and self.outer == self.inner == 1 and torch.isfinite(constant).all():
+            flat = constant.expand(rows.shape[1:]).reshape(samples, -1)
+            return torch.einsum("rsn,sn->rs", rows.reshape(rows.shape[0], samples, -1), flat)
+        return self.sum(product(rows, constant), samples)
+
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
         before, after = shape[: self.dim], shape[self.dim + 1 :]
@@ -55,6 +62,13 @@ class Layout:
         """``shape``-broadcastable tensor that holds, for each element, the index of its sample."""
         owner = torch.arange(shape[self.dim]) // self.inner % samples
         return owner.reshape(*[1] * self.dim, -1, *[1] * (len(shape) - self.dim - 1))
+
+
+def product(rows: Tensor, constant: Tensor) -> Tensor:
+    """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
+    if torch.isfinite(constant).all():
+        return rows * constant
+    return torch.where(rows == 0, 0, rows * constant)
 
 
 def candidates(shape: tuple[int, ...], samples: int, dims: list[int]) -> list[Layout]:

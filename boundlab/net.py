@@ -86,7 +86,7 @@ class Net:
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
         _choose("sides", sides, SIDES)
-        answer = self._ask(inputs, kwargs, method, perturb, slopes)
+        answer = self._ask(inputs, kwargs, method, perturb, slopes, intermediates)
         if spec is not None:
             bounds = spec_bounds(answer, self._only_output("spec"), _spec_tensor(spec), sides)
             result = self._drop_samples(bounds)
@@ -137,8 +137,7 @@ class Net:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
         samples = analysis.samples if node.layout is not None else None
-        size = like.numel() // max(samples or 1, 1)
-        rows = backward.identity_rows(analysis, target, 0, size) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
+        rows = backward.identity_rows(analysis, target) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
         out_shape = [rows.shape[0]]
         if spec is None:
             whole = list(like.shape)
@@ -172,7 +171,9 @@ class Net:
             matrices[name] = part.transpose(0, 1).reshape(*lead, *out, *shape)
         return matrices, bias.T.reshape(*lead, *out)
 
-    def _ask(self, inputs: tuple[Any, ...], kwargs: dict[str, Any], method: str, perturb: Mapping[str, Region] | None, slopes: str) -> Answer:
+    def _ask(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], method: str, perturb: Mapping[str, Region] | None, slopes: str, thorough: bool = False
+    ) -> Answer:
         _choose("method", method, METHODS)
         _choose("slopes", slopes, SLOPES)
         values, regions = self._read_inputs(inputs, kwargs)
@@ -184,7 +185,7 @@ class Net:
             values.pop(name, None)
         targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
         samples = self._samples(values, regions)
-        return analyse(Question(self.graph, values, regions, samples, method, slopes), targets)
+        return analyse(Question(self.graph, values, regions, samples, method, slopes, thorough), targets)
 
     def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
         leaves, tree = pytree.tree_flatten((inputs, kwargs))

@@ -4,8 +4,9 @@ A relaxation bounds the result y of one operator by linear functions of its pert
 
     sum_k lower_k x_k + lower_bias  <=  y  <=  sum_k upper_k x_k + upper_bias.
 
-Backward takes rows ``c`` of shape (rows, *shape of y) and returns coefficients for the arguments such that
-``sum_k c_k . x_k + sum(bias) <= c . y``: only lower bounds, since an upper bound of h is minus a lower bound of -h.
+Backward takes rows ``c`` of shape (rows, *shape of y) and returns coefficients c_k for the arguments and constant terms
+such that ``sum_k c_k . x_k + sum of terms <= c . y``: only lower bounds, since an upper bound of h is minus a lower bound
+of -h. A term is a pair (rows, constant) that stands for their inner product per sample, which need not be formed.
 Forward takes the linear bounds of the arguments in the sources, of shape (columns + 1, *shape) with the constant
 term last, and returns those of y.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -23,13 +25,15 @@ from boundlab.interval import Interval
 
 Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
+Terms = list[tuple[Rows, Tensor]]
+"""Constants of a backward step, as pairs whose inner products per sample are to be added."""
 Form = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
 
 
 class Relaxation(Protocol):
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
-        """Coefficient rows for each argument, and what they leave as a constant: (rows, *shape of y), to be summed per sample."""
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        """Coefficient rows for each argument, and the constant terms that they leave."""
         ...
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
@@ -53,31 +57,36 @@ def align(form: Tensor, ndim: int) -> Tensor:
     return form.reshape(form.shape[0], *[1] * (ndim + 1 - form.dim()), *form.shape[1:])
 
 
-def add_constant(form: Form, constant: Tensor | float) -> Form:
+def add_constant(form: Form, constant: Tensor | None) -> Form:
     """Add to the constant term."""
-    return torch.cat([form[:-1], form[-1:] + constant])
+    return form if constant is None else torch.cat([form[:-1], form[-1:] + constant])
+
+
+def _signed_terms(rows: Rows, lower: Tensor | None, upper: Tensor | None) -> Terms:
+    """A positive coefficient takes the lower constant, a negative one the upper."""
+    terms = [] if lower is None else [(rows.clamp(min=0), lower)]
+    return terms if upper is None else [*terms, (rows.clamp(max=0), upper)]
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Elementwise with broadcasting: one slope per element of y and argument, one intercept per element of y."""
+    """Elementwise with broadcasting: one slope per element of y and argument, one intercept per element of y (None: 0)."""
 
     lower: tuple[Tensor, ...]
-    lower_bias: Tensor
+    lower_bias: Tensor | None
     upper: tuple[Tensor, ...]
-    upper_bias: Tensor
+    upper_bias: Tensor | None
     shapes: tuple[torch.Size, ...]
 
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
-        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         out = []
         for low, up, shape in zip(self.lower, self.upper, self.shapes, strict=True):
-            coefficients = rows * low if low is up else positive * low + negative * up
-            out.append(sum_to(coefficients, shape))
-        return out, times(positive, self.lower_bias) + times(negative, self.upper_bias)
+            slope = low if low is up else torch.where(rows >= 0, low, up)
+            out.append(sum_to(rows * slope, shape))
+        return out, _signed_terms(rows, self.lower_bias, self.upper_bias)
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
-        ndim = self.lower_bias.dim()
+        ndim = self.lower[0].dim()
         low: Tensor | None = None
         up: Tensor | None = None
         for a, b, low_form, up_form in zip(self.lower, self.upper, lower, upper, strict=True):
@@ -113,9 +122,9 @@ class Planes:
     def _summed_result(self) -> str:
         return "".join(letter for i, letter in enumerate(self.result) if i not in self.kept)
 
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         positive, negative = rows.clamp(min=0), rows.clamp(max=0)
-        constant = times(positive, self.lower_bias) + times(negative, self.upper_bias)
+        terms: Terms = [(positive, self.lower_bias), (negative, self.upper_bias)]
         squeezed = [d + 1 for d in self.kept]
         positive, negative = positive.squeeze(squeezed), negative.squeeze(squeezed)
         out = []
@@ -123,7 +132,7 @@ class Planes:
             equation = f"R{self._summed_result},{self.space}->R{letters}"
             coefficients = torch.einsum(equation, positive, low) + torch.einsum(equation, negative, up)
             out.append(sum_to(coefficients, shape))
-        return out, constant
+        return out, terms
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low: Tensor | float = 0.0
@@ -144,22 +153,34 @@ class AffineMap:
 
     ``function``: the operator as a function of those arguments. ``absolute``: the same with every coefficient
     replaced by its absolute value, and no constant term; None if all coefficients are non-negative.
-    ``zeros``: a zero for each argument.
+    ``zeros``: a zero for each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
+    (for speed; it equals autograd's). ``linear``: whether the constant term is known to be zero.
     """
 
     function: Callable[..., Tensor]
     absolute: Callable[..., Tensor] | None
     zeros: tuple[Tensor, ...]
+    transpose: Callable[[Rows], list[Rows]] | None = None
+    linear: bool = False
 
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
-        offset, transpose = torch.func.vjp(self.function, *self.zeros)
-        (*coefficients,) = torch.func.vmap(transpose)(rows)
-        return list(coefficients), times(rows, offset)
+    @cached_property
+    def offset(self) -> Tensor:
+        return self.function(*self.zeros)
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        if self.transpose is not None:
+            coefficients = self.transpose(rows)
+        else:
+            _, pull = torch.func.vjp(self.function, *self.zeros)
+            coefficients = list(torch.func.vmap(pull)(rows))
+        return coefficients, [] if self.linear else [(rows, self.offset)]
 
     def apply(self, forms: Sequence[Form]) -> Form:
         """The linear part on every column, the whole function on the constant term."""
         image = torch.func.vmap(self.function)(*forms)
-        offset = self.function(*self.zeros)
+        if self.linear:
+            return image
+        offset = self.offset
         linear = image[:-1] - offset
         if not torch.isfinite(offset).all():  # a masked score of -inf is constant: it has no slope
             linear = torch.where(torch.isfinite(offset), linear, 0)
@@ -176,13 +197,6 @@ class AffineMap:
         spread = torch.func.vmap(self.absolute)(*[(up - low) / 2 for low, up in zip(lower, upper, strict=True)])
         spread = align(spread, middle.dim() - 1)
         return middle - spread, middle + spread
-
-
-def times(rows: Rows, constant: Tensor) -> Tensor:
-    """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
-    if torch.isfinite(constant).all():
-        return rows * constant
-    return torch.where(rows == 0, 0, rows * constant)
 
 
 def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:

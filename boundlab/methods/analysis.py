@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from boundlab.graph import Graph, Node
 from boundlab.interval import Interval, lower_of
@@ -53,16 +54,6 @@ class Analysis:
         return {name: find_rule(self.graph.nodes[name]) for name in names}
 
     @cached_property
-    def bounded(self) -> set[str]:
-        """The nodes whose intervals a relaxation depends on."""
-        found: set[str] = set()
-        for name, rule in self.rules.items():
-            call = Call.of(self.graph.nodes[name], lambda n: UNKNOWN if n in self.variable else None)
-            if rule.nonlinear(call):
-                found |= set(call.names)
-        return found
-
-    @cached_property
     def affine_only(self) -> set[str]:
         """The nodes that are affine functions of the sources."""
         found = set(self.regions)
@@ -92,6 +83,28 @@ class Analysis:
             elif source in independent:
                 exact.add(name)
         return exact
+
+    @cached_property
+    def readers(self) -> dict[str, list[str]]:
+        """node -> the perturbed nodes whose relaxation depends on its interval."""
+        found: dict[str, list[str]] = {}
+        for name, rule in self.rules.items():
+            call = Call.of(self.graph.nodes[name], lambda n: UNKNOWN if n in self.variable else None)
+            if rule.nonlinear(call):
+                for source in set(call.names):
+                    found.setdefault(source, []).append(name)
+        return found
+
+    def undecided(self, name: str) -> Tensor:
+        """The elements of a node for which tighter bounds can change a relaxation, as a mask."""
+        x = self.interval(name)
+        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
+        for reader in self.readers[name]:
+            node = self.graph.nodes[reader]
+            alone = sum(source in self.variable for source in node.inputs) == 1
+            ask = getattr(self.rules[reader], "undecided", None)
+            mask |= ask(Call.of(node, self.values.__getitem__)) if alone and ask is not None else x.lower < x.upper
+        return mask
 
     def interval(self, name: str) -> Interval:
         value = self.values[name]

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from boundlab.interval import Interval
+from boundlab.batch import product
 from boundlab.methods.analysis import Analysis
+from boundlab.relaxation import Terms
 
 BUDGET = 1 << 26
 """How many numbers the rows of one node may hold at once; longer stacks of rows are cut into chunks."""
@@ -72,23 +74,31 @@ def pull_back(analysis: Analysis, target: str, rows: Tensor, stop: Callable[[str
     return finished, bias
 
 
-def _step(analysis: Analysis, name: str, rows: Tensor, samples: int) -> tuple[list[Tensor], Tensor]:
+def _step(analysis: Analysis, name: str, rows: Tensor, samples: int) -> tuple[list[Tensor], Tensor | float]:
     """F_i for one node: coefficients of its arguments, in their own layouts, and the constant per row and sample."""
     nodes, relaxation = analysis.graph.nodes, analysis.relaxation(name)
     layout = nodes[name].layout
     count = rows.shape[0]
     if layout is None:  # (rows, samples, *shape): every sample's copy is a row of its own
-        pulled, constant = relaxation.backward(rows.flatten(0, 1))
-        total = 0 if constant is None else constant.reshape(count * samples, -1).sum(1).reshape(count, samples)
-        return [part.unflatten(0, (count, samples)) for part in pulled], total  # type: ignore[return-value]
-    pulled, constant = relaxation.backward(rows)
-    total = 0 if constant is None else layout.sum(constant, samples)
+        pulled, terms = relaxation.backward(rows.flatten(0, 1))
+        total = bias_of(terms, lambda part, constant: product(part, constant).reshape(count * samples, -1).sum(1).reshape(count, samples))
+        return [part.unflatten(0, (count, samples)) for part in pulled], total
+    pulled, terms = relaxation.backward(rows)
+    total = bias_of(terms, lambda part, constant: layout.dot(part, constant, samples))
     shared = [k for k, source in enumerate(analysis.calls[name].names) if nodes[source].layout is None]
     if shared:  # a weight: keep what each sample asks of it apart
         apart, _ = relaxation.backward(layout.separate(rows, samples).flatten(0, 1))
         for k in shared:
             pulled[k] = apart[k].unflatten(0, (count, samples))
-    return pulled, total  # type: ignore[return-value]
+    return pulled, total
+
+
+def bias_of(terms: Terms, dot: Callable[[Tensor, Tensor], Tensor]) -> Tensor | float:
+    """The sum of the inner products per row and sample."""
+    total: Tensor | float = 0.0
+    for part, constant in terms:
+        total = total + dot(part, constant)
+    return total
 
 
 def concretize(analysis: Analysis, coefficients: dict[str, Tensor], bias: Tensor) -> Tensor:
@@ -109,39 +119,44 @@ def chunk_size(analysis: Analysis, target: str) -> int:
     return max(1, BUDGET // max(1, *sizes, 1))
 
 
-def identity_rows(analysis: Analysis, target: str, start: int, stop: int) -> Tensor:
-    """Rows that pick elements start ... stop - 1 of each sample of a node."""
-    node, shape = analysis.graph.nodes[target], analysis.interval(target).shape
-    like = analysis.interval(target).lower
-    samples = analysis.samples if node.layout is not None else 1
+def unit_rows(analysis: Analysis, target: str, chosen: Tensor) -> Tensor:
+    """Rows that pick one element of each sample of a node: chosen (rows, samples) -> (rows, *shape).
+
+    Different samples may pick different elements in the same row.
+    """
+    node, like = analysis.graph.nodes[target], analysis.interval(target).lower
+    count, samples = chosen.shape
     size = like.numel() // max(samples, 1)
-    eye = torch.zeros(stop - start, size, dtype=like.dtype, device=like.device)
-    eye[torch.arange(stop - start), torch.arange(start, stop)] = 1
-    eye = eye[:, None].expand(-1, samples, -1)
-    if node.layout is None:
-        return eye.reshape(stop - start, 1, *shape)
-    return node.layout.place(eye, shape)
+    rows = torch.zeros(count, samples, size, dtype=like.dtype, device=like.device).scatter_(2, chosen.unsqueeze(2), 1)
+    return rows.reshape(count, 1, *like.shape) if node.layout is None else node.layout.place(rows, like.shape)
 
 
-def bound_node(analysis: Analysis, target: str, sides: str = "both") -> Interval:
-    """Bounds of every element of a node by backward mode; a side that is not asked for is infinite."""
+def identity_rows(analysis: Analysis, target: str) -> Tensor:
+    """Rows that pick every element of each sample of a node, in order."""
+    node, like = analysis.graph.nodes[target], analysis.interval(target).lower
+    samples = analysis.samples if node.layout is not None else 1
+    every = torch.arange(like.numel() // max(samples, 1), device=like.device)
+    return unit_rows(analysis, target, every[:, None].expand(-1, samples))
+
+
+def bound_node(analysis: Analysis, target: str, sides: str = "both", wanted: Tensor | None = None) -> Interval:
+    """Bounds of the elements of a node by backward mode; infinite where they are not asked for.
+
+    wanted: a mask in the shape of the node; None asks for every element.
+    """
     like = analysis.interval(target).lower
     node = analysis.graph.nodes[target]
     samples = analysis.samples if node.layout is not None else 1
-    size = like.numel() // max(samples, 1)
-    step = chunk_size(analysis, target)
-    lower, upper = [], []
-    for start in range(0, size, step):
-        rows = identity_rows(analysis, target, start, min(start + step, size))
-        if sides != "upper":
-            lower.append(lower_bounds(analysis, target, rows))
-        if sides != "lower":
-            upper.append(-lower_bounds(analysis, target, -rows))
-
-    def assemble(parts: list[Tensor], missing: float) -> Tensor:
-        if not parts:
-            return torch.full_like(like, missing)
-        flat = torch.cat(parts).T[None]  # (1, samples, size)
-        return flat.reshape(like.shape) if node.layout is None else node.layout.place(flat, like.shape)[0]
-
-    return Interval(assemble(lower, -torch.inf), assemble(upper, torch.inf))
+    by_sample = (lambda t: t.reshape(samples, -1)) if node.layout is None else (lambda t: node.layout.samples_first(t[None], samples)[0])
+    mask = by_sample(torch.ones_like(like, dtype=torch.bool) if wanted is None else wanted)  # (samples, size)
+    count = int(mask.sum(1).max()) if mask.numel() else 0
+    # Each sample's wanted elements first; samples that want fewer repeat some others, which does no harm.
+    order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
+    found = {}
+    for side, sign in (("lower", 1), ("upper", -1)):
+        flat = torch.full(mask.shape, -sign * torch.inf, dtype=like.dtype, device=like.device)
+        if sides in ("both", side) and count:
+            parts = [sign * lower_bounds(analysis, target, sign * unit_rows(analysis, target, part)) for part in order.split(chunk_size(analysis, target))]
+            flat = flat.scatter(1, order.T, torch.cat(parts).T)
+        found[side] = flat.reshape(like.shape) if node.layout is None else node.layout.place(flat[None], like.shape)[0]
+    return Interval(found["lower"], found["upper"])

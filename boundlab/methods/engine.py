@@ -32,6 +32,8 @@ class Question:
     samples: int
     method: str
     slopes: str = "adaptive"
+    thorough: bool = False
+    """Bound every element of the nodes that relaxations read, not only those that can change one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +54,15 @@ def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
         analysis.values[node.name] = interval
         if forms is not None:
             forms.add(node, interval)
-        wanted = node.name in analysis.bounded and interval.dtype.is_floating_point and node.name not in analysis.regions
+        wanted = node.name in analysis.readers and interval.dtype.is_floating_point and node.name not in analysis.regions
         if not wanted or node.name in analysis.exact:
             return interval
         if forms is not None:
             return interval.intersect(forms.interval(node))
-        if question.method == "crown" or _bends_nothing(analysis, node):
-            return interval.intersect(backward.bound_node(analysis, node.name))
+        straight = _bends_nothing(analysis, node)
+        if question.method == "crown" or straight:
+            mask = None if question.thorough or straight else analysis.undecided(node.name)
+            return interval.intersect(backward.bound_node(analysis, node.name, wanted=mask))
         return interval
 
     return Answer(analysis.fill(refine), forms, question.method)

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
 from boundlab.interval import Interval
-from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, add_constant, times
+from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant
 from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.transposes import is_linear, transpose_of
 
 Letters = tuple[str, str, str]
 """The indices of the two arguments and of the result, one letter a dimension."""
@@ -65,10 +66,10 @@ class CentreForm:
     centre: Tensor  # B(cx, cy)
     slack: Tensor  # B(rx, ry)
 
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         x_rows, _ = self.in_x.backward(rows)
         y_rows, _ = self.in_y.backward(rows)
-        return [*x_rows, *y_rows], -times(rows, self.centre) - times(rows.abs(), self.slack)
+        return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
@@ -83,10 +84,10 @@ class WithBias:
     body: Relaxation
     bias: AffineMap
 
-    def backward(self, rows: Rows) -> tuple[list[Rows], Tensor | None]:
-        body, constant = self.body.backward(rows)
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        body, terms = self.body.backward(rows)
         bias, _ = self.bias.backward(rows)
-        return [*body, *bias], constant
+        return [*body, *bias], terms
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low, up = self.body.forward(lower[:-1], upper[:-1])
@@ -154,7 +155,7 @@ class Bilinear:
         zeros = tuple(torch.zeros_like(v.lower) for v in call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
-            return AffineMap(function, absolute, zeros)
+            return AffineMap(function, absolute, zeros, transpose_of(call), is_linear(call))
         x, y, bias = self._sides(call)
         body: Relaxation
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0

@@ -45,6 +45,18 @@ class Elementwise:
     def nonlinear(self, call: Call) -> bool:
         return True
 
+    def undecided(self, call: Call) -> Tensor:
+        """Inside a linear piece nothing is left to gain."""
+        (x,) = call.inputs
+        (_, *rest), kwargs = call.arguments
+        curve = self.curve(*rest, **kwargs)
+        if set(curve.kinds) != {"linear"}:
+            return x.lower < x.upper
+        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
+        for at in (*curve.breaks, *(point for point, _ in curve.jumps)):
+            mask |= (x.lower <= at) & (at <= x.upper)
+        return mask & (x.lower < x.upper)
+
 
 def elementwise(*ops: Any, curve: Curve | Callable[..., Curve]) -> None:
     """Register elementwise operators by the shape of their curve.

@@ -29,6 +29,10 @@ class Rectifier:
     def nonlinear(self, call: Call) -> bool:
         return True
 
+    def undecided(self, call: Call) -> Tensor:
+        (x,) = call.inputs
+        return (x.lower < 0) & (x.upper > 0)
+
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
         f, s = call.bind(), _negative_slope(call)
@@ -54,14 +58,14 @@ class Rectifier:
             "same": chord_slope,
         }[call.slopes]
         free_slope = torch.where(unstable, free, stable)
-        zero = torch.zeros_like(l)
         if isinstance(s, Tensor) and (s > 1).any() or not isinstance(s, Tensor) and s > 1:
             # Then f is concave: the chord lies below, the free line above.
+            zero = torch.zeros_like(l)
             concave = torch.as_tensor(s > 1, device=l.device)
             lower = torch.where(concave, chord_slope, free_slope), torch.where(concave, chord_bias, zero)
             upper = torch.where(concave, free_slope, chord_slope), torch.where(concave, zero, chord_bias)
             return Lines((lower[0],), lower[1], (upper[0],), upper[1], (x.shape,))
-        return Lines((free_slope,), zero, (chord_slope,), chord_bias, (x.shape,))
+        return Lines((free_slope,), None, (chord_slope,), chord_bias, (x.shape,))
 
 
 def _negative_slope(call: Call) -> Any:

@@ -84,7 +84,11 @@ class Call:
 
 
 class Rule(Protocol):
-    """What a method needs to know of an operator."""
+    """What a method needs to know of an operator.
+
+    A rule may also have ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
+    bounds could change the relaxation (by default all that are not points).
+    """
 
     kind: str
 
