@@ -58,7 +58,7 @@ class Node:
 
     def arguments(self, lookup: Callable[[str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with every reference replaced by what ``lookup`` says of it."""
-        swap = lambda leaf: lookup(leaf.name) if isinstance(leaf, Ref) else leaf  # noqa: E731
+        swap = lambda leaf: lookup(leaf.name) if isinstance(leaf, Ref) else leaf
         return pytree.tree_map(swap, self.args), pytree.tree_map(swap, dict(self.kwargs))
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -135,4 +135,3 @@ class Graph:
             if node.op not in cuts and any(name in found for name in node.inputs):
                 found.add(node.name)
         return found
-

@@ -171,7 +171,7 @@ class AffineMap:
         if self.transpose is not None:
             coefficients = self.transpose(rows)
         else:
-            _, pull = torch.func.vjp(self.function, *self.zeros)
+            pull = torch.func.vjp(self.function, *self.zeros)[1]
             coefficients = list(torch.func.vmap(pull)(rows))
         return coefficients, [] if self.linear else [(rows, self.offset)]
 

@@ -48,11 +48,12 @@ class Bounds:
         shape = tuple(self.lower.shape)
         if self.lower.numel() == 0:
             return f"Bounds(shape={shape})"
-        return f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in [{_span(self.upper)}], mean width {float(self.width.detach().mean()):.4g})"
+        width = float(self.width.detach().mean())
+        return f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in [{_span(self.upper)}], mean width {width:.4g})"
 
 
 def _span(tensor: Tensor) -> str:
-    numbers = tensor.detach().double()
+    numbers = tensor.detach().to(torch.float64)
     return f"{float(numbers.min()):.4g}, {float(numbers.max()):.4g}"
 
 
@@ -101,7 +102,7 @@ class LinearBounds:
                 point = values[name].reshape(samples, 1, -1) if self.batched[name] else values[name].reshape(1, 1, -1)
                 total = total + (rows * point).sum(-1)
             ends.append(total.reshape(bias.shape))
-        return Bounds(*ends)
+        return Bounds(ends[0], ends[1])
 
     def __repr__(self) -> str:
         sources = ", ".join(f"{name}: {tuple(matrix.shape)}" for name, matrix in self.lower_A.items())

@@ -25,7 +25,7 @@ def slack(*tensors: Tensor) -> Tensor:
 def members(region: bl.Region, count: int, seed: int, batched: bool = True) -> list[Tensor]:
     """Members of a region: its centre, random ones, and for boxes vertices and the two extreme corners."""
     generator = torch.Generator().manual_seed(seed)
-    found = [region.centre] if not isinstance(region, bl.L0) else [region.centre]
+    found = [region.centre]
     found += [region.sample(generator, batched) for _ in range(count)]
     if region.is_box:
         box = region.hull()

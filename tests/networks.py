@@ -746,6 +746,7 @@ class InPlace(nn.Module):
         y = self.fc(x)
         y += 0.5
         F.relu_(y)
+        y = y.clone()
         y[:, 1] = x[:, 0] * 2
         y[:, 2:4] *= -1.0
         y[:, 4].add_(x[:, 1])

@@ -38,7 +38,7 @@ def assign(graph: Graph, values: Mapping[str, object], batched: set[str], sample
         if owner is None or not inherited:
             layouts[node.name] = None
             continue
-        if node.name in _unmixed(graph) or (owner == UNTOUCHED).all() and dims is not None and not dims[node.name]:
+        if node.name in _unmixed(graph) or ((owner == UNTOUCHED).all() and dims is not None and not dims[node.name]):
             layouts[node.name] = None
             continue
         shape = tuple(owner.shape)

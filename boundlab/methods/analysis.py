@@ -139,7 +139,7 @@ class Analysis:
             elif name not in self.values:
                 lookup = self.values.__getitem__
                 if node.op in shapes:
-                    lookup = lambda n: lower_of(self.values[n])  # noqa: E731
+                    lookup = lambda n: lower_of(self.values[n])
                 self.values[name] = node.call(*node.arguments(lookup))
         return self
 
@@ -162,4 +162,3 @@ ONE_TO_ONE = frozenset(
 """Operators that only move or negate elements."""
 
 assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)
-

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval
 from boundlab.batch import product
+from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.relaxation import Terms
 
@@ -156,7 +156,9 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", wanted: Ten
     for side, sign in (("lower", 1), ("upper", -1)):
         flat = torch.full(mask.shape, -sign * torch.inf, dtype=like.dtype, device=like.device)
         if sides in ("both", side) and count:
-            parts = [sign * lower_bounds(analysis, target, sign * unit_rows(analysis, target, part)) for part in order.split(chunk_size(analysis, target))]
+            parts = [
+                sign * lower_bounds(analysis, target, sign * unit_rows(analysis, target, part)) for part in order.split(chunk_size(analysis, target))
+            ]
             flat = flat.scatter(1, order.T, torch.cat(parts).T)
         found[side] = flat.reshape(like.shape) if node.layout is None else node.layout.place(flat[None], like.shape)[0]
     return Interval(found["lower"], found["upper"])

@@ -91,7 +91,7 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
         return interval
     if answer.forms is not None:
         interval = interval.intersect(answer.forms.interval(node))
-    if answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.exact or _bends_nothing(analysis, node):
+    if (answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.exact) or _bends_nothing(analysis, node):
         interval = interval.intersect(backward.bound_node(analysis, target, sides))
     return interval
 
@@ -106,7 +106,8 @@ def spec_rows(answer: Answer, target: str, spec: Tensor) -> Tensor:
         spec = spec[None].expand(samples, -1, -1)
     if spec.dim() != 3 or spec.shape[0] != samples or spec.shape[2] != size:
         raise ArgumentError(
-            f"spec must have the shape (specs, {size}) or ({samples}, specs, {size}) for an output of {size} elements a sample, not {tuple(spec.shape)}"
+            f"spec must have the shape (specs, {size}) or ({samples}, specs, {size}), as the output has {size} elements a sample; "
+            f"got {tuple(spec.shape)}"
         )
     rows = spec.to(like).transpose(0, 1)  # (specs, samples, out)
     return rows.reshape(-1, 1, *like.shape) if node.layout is None else node.layout.place(rows, like.shape)
@@ -151,7 +152,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
 def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor:
     """Interval bounds of rows of the output, with the affine operators at its end merged into the rows: at least as
     tight as bounding the output first. Ends at nodes that are not affine and takes their intervals."""
-    bent = lambda name: analysis.rules[name].nonlinear(analysis.calls[name]) or not analysis.interval(name).dtype.is_floating_point  # noqa: E731
+    bent = lambda name: analysis.rules[name].nonlinear(analysis.calls[name]) or not analysis.interval(name).dtype.is_floating_point
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     samples = bias.shape[1]
     for name, part in ends.items():

@@ -36,7 +36,8 @@ def spread(value: Number, x: Tensor, what: str) -> Tensor:
         fits = False
     if not fits:
         raise ArgumentError(
-            f"{what} must be a number, one per sample ({x.shape[0] if x.dim() else 1}), or one per element {tuple(x.shape)}; got shape {tuple(tensor.shape)}"
+            f"{what} must be a number, one per sample ({x.shape[0] if x.dim() else 1}), or one per element {tuple(x.shape)}; "
+            f"got shape {tuple(tensor.shape)}"
         )
     return tensor
 

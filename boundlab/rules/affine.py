@@ -24,7 +24,7 @@ def from_jacobian(call: Call) -> Callable[..., Tensor]:
     """|J| as a function, for operators with coefficients of both signs that no closed form gives: slow, always right."""
     shape = call.bind()(*[x.lower for x in call.inputs]).shape
     zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
-    _, transpose = torch.func.vjp(call.bind(), *zeros)
+    transpose = torch.func.vjp(call.bind(), *zeros)[1]
     eye = torch.eye(shape.numel(), dtype=zeros[0].dtype, device=zeros[0].device).reshape(-1, *shape)
     jacobians = [jacobian.abs().flatten(1) for jacobian in torch.func.vmap(transpose)(eye)]
     return lambda *radii: torch.stack([j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)]).sum(0).reshape(shape)
@@ -38,7 +38,7 @@ class Affine:
     where every constant tensor is replaced by None. None: all coefficients are non-negative.
     """
 
-    absolute: Callable[..., Tensor] | None = None
+    absolute: Callable[..., Any] | None = None
     kind: str = "affine"
 
     def _absolute(self, call: Call) -> Callable[..., Tensor] | None:
@@ -66,7 +66,7 @@ class Affine:
         return False
 
 
-def affine(*ops: Any, absolute: Callable[..., Tensor] | None = None) -> None:
+def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:
     """Register operators that are affine in every tensor argument that may be perturbed.
 
     absolute: the operator with all coefficients replaced by their absolute values and without constant term, with
@@ -83,26 +83,26 @@ def _part(x: Tensor | float | None, factor: float = 1) -> Tensor | float:
 
 MONOTONE = (
     # shape
-    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
-    aten.expand, aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile, aten.movedim, aten.swapaxes, aten._unsafe_view,
-    aten.cat, aten.concat, aten.stack, aten.hstack, aten.vstack, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.tensor_split,
-    aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
+    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze, aten.expand,
+    aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile, aten.movedim, aten.swapaxes,
+    aten._unsafe_view, aten.cat, aten.concat, aten.stack, aten.hstack, aten.vstack, aten.split, aten.split_with_sizes, aten.chunk,
+    aten.unbind, aten.tensor_split, aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
     # picking and placing
-    aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold, aten.flip, aten.fliplr,
-    aten.flipud, aten.rot90, aten.roll, aten.slice_scatter, aten.select_scatter, aten.index_put, aten.scatter, aten.scatter_add, aten.index_copy, aten.copy,
-    aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select, aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle,
-    aten.im2col, aten.col2im, aten.diagonal_scatter,
+    aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold,
+    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.slice_scatter, aten.select_scatter, aten.index_put, aten.scatter,
+    aten.scatter_add, aten.index_copy, aten.copy, aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select,
+    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col, aten.col2im, aten.diagonal_scatter,
     # padding and resizing
     aten.pad, aten.constant_pad_nd, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d, aten.replication_pad1d,
-    aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular,
-    aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d,
-    aten._upsample_nearest_exact3d, aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,
+    aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular, aten.upsample_nearest1d, aten.upsample_nearest2d,
+    aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d,
+    aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,
     # sums and averages
     aten.sum, aten.mean, aten.cumsum, aten.trace, aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d, aten.adaptive_avg_pool1d,
     aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d,
     # copies
-    aten._to_copy, aten.to, aten.type_as, aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.clone, aten.contiguous,
-    aten.alias, aten.detach, aten.lift_fresh_copy, aten.positive,
+    aten._to_copy, aten.to, aten.type_as, aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.clone,
+    aten.contiguous, aten.alias, aten.detach, aten.lift_fresh_copy, aten.positive,
 )  # fmt: skip
 
 affine(*MONOTONE)

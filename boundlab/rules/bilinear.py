@@ -146,7 +146,7 @@ class Bilinear:
             radius = function(x.radius, y.centre.abs() + y.radius) + function(x.centre.abs(), y.radius)
             low, up = centre - radius, centre + radius
         if bias is not None:
-            at = lambda b: self._bias(call)(b) if isinstance(b, Tensor) else 0  # noqa: E731
+            at = lambda b: self._bias(call)(b) if isinstance(b, Tensor) else 0
             low = low + at(bias.lower if isinstance(bias, Interval) else bias)
             up = up + at(bias.upper if isinstance(bias, Interval) else bias)
         return Interval(low, up)
@@ -157,12 +157,8 @@ class Bilinear:
             function, absolute = self._one_sided(call)
             return AffineMap(function, absolute, zeros, transpose_of(call), is_linear(call))
         x, y, bias = self._sides(call)
-        body: Relaxation
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
-        if self.letters is not None:
-            body = self._planes(call, constant)
-        else:
-            body = self._centred(call, constant)
+        body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)
         return WithBias(body, AffineMap(self._bias(call), None, zeros[-1:])) if isinstance(bias, Interval) else body
 
     def _unbiased(self, call: Call) -> Callable[..., Tensor]:
@@ -200,8 +196,8 @@ class Bilinear:
     def _centred(self, call: Call, constant: Any) -> Relaxation:
         x, y, _ = self._sides(call)
         function = self._unbiased(call)
-        absolute_x = lambda u: function(u, y.centre.abs())  # noqa: E731
-        absolute_y = lambda v: function(x.centre.abs(), v)  # noqa: E731
+        absolute_x = lambda u: function(u, y.centre.abs())
+        absolute_y = lambda v: function(x.centre.abs(), v)
         in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (torch.zeros_like(x.lower),))
         in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (torch.zeros_like(y.lower),))
         return CentreForm(in_x, in_y, function(x.centre, y.centre) - constant, function(x.radius, y.radius))

@@ -6,7 +6,6 @@ Each function has the signature of its operator and computes the same value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -127,7 +126,7 @@ def clamp_max_tensor(x: Tensor, max: Tensor) -> Tensor:
 
 
 @composition(aten.amin.default)
-def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Tensor:
+def amin(x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     return -torch.amax(-x, dim, keepdim)
 
 
@@ -264,7 +263,7 @@ def linalg_norm(x: Tensor, ord: float | None = None, dim: Any = None, keepdim: b
 @composition(aten.cosine_similarity.default)
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     x, y = torch.broadcast_tensors(x, y)
-    unit = lambda t: t * torch.reciprocal(torch.clamp_min(vector_norm(t, 2, dim, True), eps))  # noqa: E731
+    unit = lambda t: t * torch.reciprocal(torch.clamp_min(vector_norm(t, 2, dim, True), eps))
     return (unit(x) * unit(y)).sum(dim)
 
 

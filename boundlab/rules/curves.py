@@ -138,7 +138,7 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
     l, u, m = x.lower, x.upper, x.centre
     with torch.no_grad():
         fu = f(u)
-        valid = lambda d: f(d) + df(d) * (u - d) <= fu  # noqa: E731
+        valid = lambda d: f(d) + df(d) * (u - d) <= fu
         low, high = l, torch.minimum(u, torch.full_like(u, at))
         starts = (l < at) & valid(l)
         low, high = torch.where(starts, low, m), torch.where(starts, high, m)
@@ -253,7 +253,7 @@ def _lowest_pair(
     flat = height.flatten(0, 1).nan_to_num(nan=torch.inf)
     best = flat.argmin(0, keepdim=True)
     i, j = best // height.shape[1], best % height.shape[1]
-    pick = lambda t, k: t.squeeze(0 if t.shape[0] == 1 else 1).gather(0, k)[0]  # noqa: E731
+    pick = lambda t, k: t.squeeze(0 if t.shape[0] == 1 else 1).gather(0, k)[0]
     p, q, fp, fq = pick(p, i), pick(q, j), pick(fp, i), pick(fq, j)
     jumped = (i[0] >= count[0]) | (j[0] >= count[1])
     slope = torch.where(q > p, (fq - fp) / torch.where(q > p, q - p, 1), 0)

@@ -98,7 +98,9 @@ elementwise(aten.hardtanh, curve=lambda low=-1.0, high=1.0: piecewise_linear(low
 elementwise(aten.hardsigmoid, curve=piecewise_linear(-3.0, 3.0))
 elementwise(aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5)))
 elementwise(aten.softshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd))
-elementwise(aten.hardshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))))
+elementwise(
+    aten.hardshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd)))
+)
 elementwise(aten.threshold, curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))))
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
 elementwise(aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else piecewise_linear(0.0))
@@ -124,7 +126,6 @@ def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Cu
 elementwise(aten.clamp, curve=_clamp)
 elementwise(aten.elu, curve=_elu)
 elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
-
 
 
 # Concave, convex, concave, with one minimum: the roots of f'' and f', found with 40 digits.

@@ -182,8 +182,8 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 
 def _max_pool(x: Tensor, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
-    full = lambda value: [value[0]] * dims if len(value) == 1 else list(value)  # noqa: E731
-    as_list = lambda value: [value] if isinstance(value, int) else list(value)  # noqa: E731
+    full = lambda value: [value[0]] * dims if len(value) == 1 else list(value)
+    as_list = lambda value: [value] if isinstance(value, int) else list(value)
     kernel, padding, dilation = full(as_list(kernel)), full(as_list(padding)), full(as_list(dilation))
     stride = full(as_list(stride)) if stride not in ([], (), None) else kernel
     sizes = [int(n) for n in x.shape[-dims:]]

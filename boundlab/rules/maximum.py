@@ -38,7 +38,7 @@ def _planes(call: Call) -> Relaxation:
     n = x.lower.dim()
     rest = [d for d in range(n) if d not in dims]
     # gather the dimensions to reduce into one, last
-    flat = lambda t: t.permute(*rest, *dims).flatten(len(rest)) if dims else t  # noqa: E731
+    flat = lambda t: t.permute(*rest, *dims).flatten(len(rest)) if dims else t
     l, u = flat(x.lower), flat(x.upper)
     best = l.argmax(-1, keepdim=True)
     low_slope = torch.zeros_like(l).scatter(-1, best, 1.0)
@@ -63,7 +63,7 @@ def _planes(call: Call) -> Relaxation:
         up_slope = torch.stack([1 - share, share], -1)
         up_bias = torch.where(crossing, -share * low, 0)
     space, result = _letters(n, dims, keep)
-    unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])  # noqa: E731
+    unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])
     bias_shape = call.bind()(x.lower).shape
     return Planes(
         space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),), low_bias.reshape(bias_shape),

@@ -58,7 +58,7 @@ class Rectifier:
             "same": chord_slope,
         }[call.slopes]
         free_slope = torch.where(unstable, free, stable)
-        if isinstance(s, Tensor) and (s > 1).any() or not isinstance(s, Tensor) and s > 1:
+        if (isinstance(s, Tensor) and (s > 1).any()) or (not isinstance(s, Tensor) and s > 1):
             # Then f is concave: the chord lies below, the free line above.
             zero = torch.zeros_like(l)
             concave = torch.as_tensor(s > 1, device=l.device)

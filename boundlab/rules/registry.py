@@ -90,7 +90,10 @@ class Rule(Protocol):
     bounds could change the relaxation (by default all that are not points).
     """
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """The group of rules it belongs to."""
+        ...
 
     def interval(self, call: Call) -> Interval:
         """An interval that holds the result whenever the arguments lie in theirs."""
@@ -208,4 +211,3 @@ IDENTITIES: frozenset[Any] = frozenset(
     (aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.positive.default)
 )
 """Operators that only copy their argument."""
-

@@ -106,7 +106,7 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
     eye = torch.eye(a.shape[-1], dtype=torch.bool, device=a.device)
-    in_x = lambda slope: torch.where(eye, -slope.masked_fill(eye, 0.0).sum(-1, keepdim=True), slope)  # noqa: E731
+    in_x = lambda slope: torch.where(eye, -slope.masked_fill(eye, 0.0).sum(-1, keepdim=True), slope)
     return (in_x(-rise), low_bias), (in_x(-touch), up_bias)
 
 
@@ -139,7 +139,7 @@ def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor
     (x,) = call.inputs
     dims = x.lower.dim()
     rest = string.ascii_lowercase[: dims - 1]
-    place = lambda letter: rest[:dim] + letter + rest[dim:]  # noqa: E731
+    place = lambda letter: rest[:dim] + letter + rest[dim:]
     bias = low_bias.movedim(-1, dim), up_bias.movedim(-1, dim)
     return Planes(rest + "yz", place("y"), (place("z"),), (lower,), bias[0], (upper,), bias[1], (x.shape,))
 

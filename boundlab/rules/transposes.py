@@ -56,9 +56,9 @@ def _convolution(backward: Callable[..., Tensor], dims: int) -> Callable[[Call],
 
         def transpose(rows: Tensor) -> Tensor:
             count = rows.shape[0]
-            flat = backward(
-                (count * x.shape[0], *x.shape[1:]), weight, rows.flatten(0, 1), given.get("stride", 1), padding, given.get("dilation", 1), given.get("groups", 1)
-            )  # fmt: skip
+            shape = (count * x.shape[0], *x.shape[1:])
+            rest = given.get("stride", 1), padding, given.get("dilation", 1), given.get("groups", 1)
+            flat = backward(shape, weight, rows.flatten(0, 1), *rest)
             return flat.unflatten(0, (count, x.shape[0]))
 
         return transpose
@@ -133,7 +133,8 @@ TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
 LINEAR = frozenset(
     (
         aten.reshape, aten.view, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze, aten.permute, aten.transpose, aten.expand,
-        aten.mul, aten.neg, aten.slice, aten.select, aten.split, aten.split_with_sizes, aten.unbind, aten.sum, aten.mean, aten.matmul, aten.mm, aten.bmm,
+        aten.mul, aten.neg, aten.slice, aten.select, aten.split, aten.split_with_sizes, aten.unbind, aten.sum, aten.mean,
+        aten.matmul, aten.mm, aten.bmm,
         aten.index_select, aten.gather, aten.index, aten.repeat, aten.flip, aten.roll, aten.avg_pool2d, aten.adaptive_avg_pool2d,
     )
 )  # fmt: skip
