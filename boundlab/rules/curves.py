@@ -61,7 +61,7 @@ class Curve:
 def derivative_of(f: Function, curve: Curve) -> Function:
     if curve.derivative is not None:
         return curve.derivative
-    return lambda x: torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]
+    return lambda x: torch.func.grad(lambda t: f(t).sum())(x)
 
 
 def interval(f: Function, curve: Curve, x: Interval) -> Interval:
@@ -148,7 +148,7 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
             low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
         convex = u <= at
         d = torch.where(convex, m, low)
-        free = convex | (d >= m)  # the tangent at m itself is valid
+        free = convex | (starts & (d >= m))  # the tangent at m itself is valid
         touch = torch.where(starts | convex, d, l)
     along = secant(f, df, touch, u)
     # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
@@ -209,24 +209,25 @@ def _least_in_convex_piece(f: Function, df: Function, slope: Tensor, left: Tenso
 def _supporting_slope(f: Function, df: Function, curve: Curve, x: Interval) -> Tensor:
     """The slope of the convex envelope at the midpoint, from the pair of points p <= m <= q whose chord is lowest at m.
 
-    The pair is looked for on a grid (with breaks and jumps), then twice around the best one. Any slope is sound.
+    The pair is looked for on a grid (with breaks and jumps), then ever closer around the best one. Any slope is sound.
     """
     smooth = set(curve.kinds) != {"linear"} or curve.stationary is not None
     with torch.no_grad():
         l, u, m = x.lower, x.upper, x.centre
         jumps = [_jump(f, at, value, x) for at, value in curve.jumps]
         fixed = [l, u, *(_inside(at, x) for at in curve.breaks)]
-        steps = [i / 8 for i in range(1, 9)] if smooth else []
-        left = [torch.minimum(p, m) for p in fixed] + [l + (m - l) * t for t in steps]
-        right = [torch.maximum(p, m) for p in fixed] + [m + (u - m) * t for t in [0.0, *steps[:-1]] if smooth]
+        steps = [i / 8 for i in range(1, 8)] if smooth else []
+        left = [m, *(torch.minimum(p, m) for p in fixed), *(l + (m - l) * t for t in steps)]
+        right = [m, *(torch.maximum(p, m) for p in fixed), *(m + (u - m) * t for t in steps)]
         p, q, jumped = _lowest_pair(f, left, right, jumps, m)
         reach = (u - l) / 16
-        for _ in range(3 if smooth else 0):
+        rounds = 24 if l.dtype == torch.float64 else 10
+        for _ in range(rounds if smooth else 0):
             near = [-1.0, -0.5, 0.0, 0.5, 1.0]
-            left = [torch.minimum(torch.maximum(p + reach * t, l), m) for t in near]
-            right = [torch.maximum(torch.minimum(q + reach * t, u), m) for t in near]
+            left = [m, *(torch.minimum(torch.maximum(p + reach * t, l), m) for t in near)]
+            right = [m, *(torch.maximum(torch.minimum(q + reach * t, u), m) for t in near)]
             p, q, jumped = _lowest_pair(f, left, right, jumps, m)
-            reach = reach / 4
+            reach = reach / 2
     # Where the touching points are the ends of the interval they move with it; elsewhere the slope does not change
     # to first order when they do.
     p_live = torch.where(p == l, x.lower, p)
@@ -240,7 +241,8 @@ def _supporting_slope(f: Function, df: Function, curve: Curve, x: Interval) -> T
 def _lowest_pair(
     f: Function, left: list[Tensor], right: list[Tensor], jumps: list[tuple[Tensor, Tensor]], m: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The points p <= m <= q whose chord is lowest at m; third, the slope itself if an end is a jump, else NaN."""
+    """The points p <= m <= q whose chord is lowest at m (m itself first in both lists, and chosen unless another pair is
+    clearly lower); third, the slope itself if an end is a jump, else NaN."""
     count = len(left), len(right)
     p = torch.stack(left + [at for at, _ in jumps])[:, None]
     q = torch.stack(right + [at for at, _ in jumps])[None]
@@ -249,7 +251,10 @@ def _lowest_pair(
     gap = q - p
     share = torch.where(gap > 0, (m - p) / torch.where(gap > 0, gap, 1), 0)
     height = fp + (fq - fp) * share
-    height = torch.where((p <= m) & (m <= q), height, torch.inf)
+    # Either m lies strictly between the points, or both are m; a chord that merely ends at m has no say in the slope.
+    around = ((p < m) & (m < q)) | ((p == m) & (q == m))
+    height = torch.where(around, height, torch.inf)
+    height[0, 0] -= 4 * torch.finfo(m.dtype).eps * (1 + fp[0, 0].abs())
     flat = height.flatten(0, 1).nan_to_num(nan=torch.inf)
     best = flat.argmin(0, keepdim=True)
     i, j = best // height.shape[1], best % height.shape[1]

@@ -77,17 +77,20 @@ def piecewise_linear(*breaks: float, turns: tuple[float, ...] = (), jumps: tuple
 
 elementwise(aten.tanh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 - torch.tanh(x) ** 2))
 elementwise(aten.sigmoid, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
-elementwise(aten.atan, aten.erf, aten.asinh, curve=S_SHAPED)
+elementwise(aten.atan, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 / (1 + x * x)))
+elementwise(aten.erf, aten.asinh, curve=S_SHAPED)
 elementwise(aten.sinh, curve=S_REVERSED)
-elementwise(aten.exp, aten.expm1, aten.exp2, curve=CONVEX)
+elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
+elementwise(aten.exp2, curve=CONVEX)
 elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,)))
-elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,)))
+elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,), derivative=lambda x: 2 * x))
 elementwise(aten.softplus, curve=CONVEX)
 elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=CONCAVE)
-elementwise(aten.log, aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
+elementwise(aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal))
+elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
 elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
-elementwise(aten.sqrt, curve=Curve(("concave",), domain=(0.0, math.inf, True)))
-elementwise(aten.rsqrt, curve=Curve(("convex",), domain=(0.0, math.inf, False)))
+elementwise(aten.sqrt, curve=Curve(("concave",), domain=(0.0, math.inf, True), derivative=lambda x: 0.5 * torch.rsqrt(x)))
+elementwise(aten.rsqrt, curve=Curve(("convex",), domain=(0.0, math.inf, False), derivative=lambda x: -0.5 * torch.rsqrt(x) / x))
 elementwise(aten.asin, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.acos, curve=Curve(("convex", "concave"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.atanh, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, False)))
@@ -178,7 +181,7 @@ class OneSigned(Elementwise):
         return super()._curve(call)
 
 
-register(aten.reciprocal, rule=OneSigned(lambda: S_REVERSED))
+register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -1 / (x * x))))
 register(aten.pow.Tensor_Scalar, rule=OneSigned(_power, pole=lambda exponent: float(exponent).is_integer() and exponent < 0))
 
 

@@ -1,0 +1,127 @@
+"""The results file of a certification: JSON, always whole, enough to go on from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.certificates import Run, Task
+from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
+from boundlab.graph import op_name
+from boundlab.net import Net
+from boundlab.version import VERSION
+
+FORMAT = 1
+WORDS = {
+    "model": "another model (or other weights)",
+    "data": "other images or labels",
+    "images": "another number of images",
+    "classes": "another number of classes",
+    "norm": "another norm",
+    "valid": "another valid range",
+    "boundlab": "another version of boundlab",
+}
+
+
+class Ledger:
+    """The runs so far, by method and radius, and the file they are saved in, if any."""
+
+    def __init__(self, path: Path | None, task: Task, labels: Tensor, predictions: Tensor) -> None:
+        self.path, self.task = path, task
+        self._fixed = {"labels": labels.tolist(), "predictions": predictions.tolist()}
+        self._runs: dict[tuple[str, float], Run] = {}
+
+    @staticmethod
+    def open(path: Path | str | None, task: Task, labels: Tensor, predictions: Tensor, resume: bool) -> Ledger:
+        """A new ledger, or with ``resume`` the one in the file. Without it, an older file is kept under the name ``*.previous.json``."""
+        ledger = Ledger(None if path is None else Path(path), task, labels, predictions)
+        if ledger.path is not None and ledger.path.exists():
+            if resume:
+                ledger._read(ledger.path)
+            else:
+                ledger.path.replace(ledger.path.with_suffix(".previous.json"))
+        return ledger
+
+    def get(self, method: str, radius: float) -> Run:
+        """The run so far; one without images if there is none."""
+        empty = Run(method, radius, torch.zeros(0, self.task.classes - 1, dtype=torch.float64), 0.0)
+        return self._runs.get((method, radius), empty)
+
+    def put(self, run: Run) -> None:
+        self._runs[run.method, run.radius] = run
+
+    def save(self) -> None:
+        if self.path is not None:
+            runs = [
+                {"method": run.method, "radius": run.radius, "seconds": run.seconds, "margins": _plain(run.margins)} for run in self._runs.values()
+            ]
+            content = {"format": FORMAT, "task": _description(self.task), **self._fixed, "runs": runs}
+            write_atomically(self.path, json.dumps(content, allow_nan=False) + "\n")
+
+    def _read(self, path: Path) -> None:
+        try:
+            content = json.loads(path.read_text())
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']}")
+            known = dict(content["task"])
+            runs = [_read_run(entry, self.task) for entry in content["runs"]]
+        except OSError as error:
+            raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise ArgumentError(f"{path} is not a results file of this version of boundlab ({error}): move it away, or do not resume") from error
+        own = _description(self.task)
+        different = [words for key, words in WORDS.items() if known.get(key) != own[key]]
+        if different:
+            raise ArgumentError(f"{path} was made with {', '.join(different)}: choose another output folder, or do not resume")
+        for run in runs:
+            if len(run.margins) > self.task.images or run.margins.shape[1] != self.task.classes - 1:
+                raise ArgumentError(
+                    f"{path} is damaged: the run {run.method} at {run.radius:g} has margins of shape {tuple(run.margins.shape)}; move it away"
+                )
+            self.put(run)
+
+
+def _description(task: Task) -> dict[str, Any]:
+    """The task as JSON gives it back."""
+    return {**json.loads(json.dumps(asdict(task))), "boundlab": VERSION}
+
+
+def _plain(margins: Tensor) -> list[list[float | str]]:
+    """Numbers as numbers; what JSON has no number for as "nan", "inf" or "-inf", which float() reads."""
+    return [[value if math.isfinite(value) else str(value) for value in row] for row in margins.tolist()]
+
+
+def _read_run(entry: dict[str, Any], task: Task) -> Run:
+    values = [[float(value) for value in row] for row in entry["margins"]]
+    margins = torch.tensor(values, dtype=torch.float64).reshape(len(values), -1 if values else task.classes - 1)
+    return Run(str(entry["method"]), float(entry["radius"]), margins, float(entry["seconds"]))
+
+
+def fingerprint(*things: Net | Tensor) -> str:
+    """A digest that changes with the values of tensors, and with the graph and the parameters of a net."""
+    digest = hashlib.sha256()
+    for thing in things:
+        if isinstance(thing, Net):
+            for node in thing.graph.nodes.values():
+                digest.update(f"{node.name} {op_name(node.op)} {node.args} {dict(node.kwargs)} {node.output}\n".encode())
+            for name, value in sorted(thing._read_state().items()):
+                digest.update(name.encode())
+                if isinstance(value, Tensor):
+                    _add(digest, value)
+        else:
+            _add(digest, thing)
+    return digest.hexdigest()[:32]
+
+
+def _add(digest: Any, tensor: Tensor) -> None:
+    tensor = tensor.detach().cpu().contiguous()
+    digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")

@@ -1,0 +1,56 @@
+"""The table of supported operators, read from the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from boundlab.capture.torch_export import RECURRENT
+from boundlab.graph import op_name
+from boundlab.rules.registry import COMPOSITIONS, RULES
+
+KINDS = {
+    "affine": "affine in its perturbed arguments: exact in every method",
+    "bilinear": "a product: affine where one factor is perturbed, McCormick planes where both are",
+    "elementwise": "a function of one number: tangents and chords of its curve",
+    "relaxed": "a relaxation of its own",
+    "logic": "comparisons and choices",
+    "composition": "expressed by other operators when a model is captured",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Supported:
+    """An operator by its public name, how it is treated, and the module that says so."""
+
+    name: str
+    kind: str
+    module: str
+
+
+def supported() -> list[Supported]:
+    """Every operator with a rule or a composition, once for all its overloads that are treated alike, by name."""
+    found = {Supported(op_name(op), rule.kind, _declared(rule)) for op, rule in RULES.items() if "." in op_name(op)}  # others are our own
+    found |= {Supported(op_name(op), "composition", str(function.__module__)) for op, function in COMPOSITIONS.items()}
+    found |= {Supported(op_name(op), "composition", "torch") for op in RECURRENT}
+    return sorted(found)
+
+
+def _declared(rule: Any) -> str:
+    """The module of the functions that a rule is made of, or of its class."""
+    parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
+    modules = [str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")]
+    return modules[0] if modules else type(rule).__module__
+
+
+def markdown() -> str:
+    """A page for the documentation."""
+    rows = supported()
+    kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]
+    kinds += sorted({row.kind for row in rows} - set(KINDS))
+    lines = ["# Supported operators", "", f"{len({row.name for row in rows})} operators. Made by `boundlab ops --markdown`; do not edit.", ""]
+    lines += ["| kind | meaning | operators |", "|---|---|---|"]
+    lines += [f"| {kind} | {KINDS.get(kind, '')} | {sum(row.kind == kind for row in rows)} |" for kind in kinds]
+    lines += ["", "| operator | kind | declared in |", "|---|---|---|"]
+    lines += [f"| `{row.name}` | {row.kind} | `{row.module}` |" for row in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,49 @@
+"""Tens of thousands of random graphs: ``python -m tests.fuzz [count] [first seed]``. Stops at nothing, reports all failures."""
+
+from __future__ import annotations
+
+import random
+import sys
+import traceback
+
+import torch
+from rich.progress import track
+
+from tests.contract import check_sound
+from tests.random_graphs import NAMES, Program, as_graph, random_program, random_region
+
+
+def attack(seed: int) -> None:
+    """One random graph, region and type, attacked by every method."""
+    rng = random.Random(seed)
+    dtype = rng.choice([torch.float32, torch.float64])
+    program = random_program(rng)
+    region = random_region(rng, dtype)
+    with torch.no_grad():
+        check_sound(Program(program, dtype), (region,), net=as_graph(program, dtype), count=6, seed=seed)
+
+
+def main(count: int = 20000, first: int = 0) -> int:
+    torch.set_num_threads(1)
+    failures = []
+    for seed in track(range(first, first + count), "random graphs", disable=not sys.stderr.isatty()):
+        try:
+            attack(seed)
+        except Exception as error:
+            names = [NAMES[op % len(NAMES)] for op, *_ in _program(seed)]
+            failures.append(seed)
+            print(f"seed {seed} ({', '.join(names)}): {type(error).__name__}: {error}")
+            if not isinstance(error, AssertionError):
+                traceback.print_exc()
+    print(f"{count} graphs from seed {first}: {len(failures)} failures {failures[:20]}")
+    return 1 if failures else 0
+
+
+def _program(seed: int) -> list[tuple[int, int, int, int]]:
+    rng = random.Random(seed)
+    rng.choice([torch.float32, torch.float64])
+    return random_program(rng)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*map(int, sys.argv[1:])))
