@@ -51,10 +51,10 @@ def certify(
     goes on as KeyboardInterrupt. resume: continue from that file, image by image, without computing anything twice; a
     file made for another model, other images, norm or range is refused. Runs in it that are not asked for stay in it.
     """
-    methods, radii = _methods(methods), _radii(radii)
+    methods, radii = check_methods(methods), check_radii(radii)
     if norm not in NORMS:
         raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
-    images, labels = _images(images, valid), _labels(labels, len(images))
+    images, labels = check_images(images, valid), check_labels(labels, len(images))
     net = model if isinstance(model, Net) else capture(model, images[: min(2, len(images))].to(device))
     work = _Work(net, images, labels, norm, valid, batch, torch.device(device))
     logits = outputs(net, work.images, batch, device)
@@ -158,7 +158,8 @@ class _Work:
             ledger.save()
 
 
-def _methods(methods: Sequence[str]) -> tuple[str, ...]:
+def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """The methods, each once; an unknown name is an error."""
     for method in methods:
         if method not in METHODS:
             raise ArgumentError(f"there is no method {method!r}; there are: {', '.join(METHODS)}")
@@ -167,7 +168,8 @@ def _methods(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(methods))
 
 
-def _radii(radii: Sequence[float]) -> tuple[float, ...]:
+def check_radii(radii: Sequence[float]) -> tuple[float, ...]:
+    """The radii, each once."""
     for radius in radii:
         if not (math.isfinite(radius) and radius >= 0):
             raise ArgumentError(f"a radius must be a finite number >= 0, not {radius}")
@@ -176,7 +178,8 @@ def _radii(radii: Sequence[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(float(radius) for radius in radii))
 
 
-def _images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
+def check_images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
+    """The images in floating point, all within the valid range."""
     if images.dim() < 2 or len(images) == 0:
         raise ArgumentError(f"images must have the shape (N, ...) with N >= 1, not {tuple(images.shape)}")
     if images.dtype == torch.uint8:
@@ -199,7 +202,8 @@ def _images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
     return images
 
 
-def _labels(labels: Tensor, count: int) -> Tensor:
+def check_labels(labels: Tensor, count: int) -> Tensor:
+    """One class number per image: (N,) in int64."""
     if labels.is_floating_point() or labels.is_complex():
         raise ArgumentError(f"labels must be whole numbers, not {labels.dtype}")
     if labels.numel() != count:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from rich.table import Table
 from torch import Tensor
 
 from boundlab.certificates import Certification
-from boundlab.certify import DEFAULT_METHODS, NORMS, certify
+from boundlab.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
 from boundlab.cuts import line_cuts
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError, BoundlabError
@@ -26,6 +27,7 @@ from boundlab.report import write_report
 from boundlab.version import VERSION
 
 RESULTS, REPORT = "results.json", "index.html"
+DEMO_RADII, EPS = (0.05, 0.1, 0.12), (2 / 255, 8 / 255)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -168,28 +170,46 @@ def _range(words: Sequence[str]) -> tuple[float, float] | None:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What both certifying commands ask for, checked before anything slow begins."""
+
+    images: Tensor
+    labels: Tensor
+    radii: tuple[float, ...]
+    methods: tuple[str, ...]
+    norm: str
+    valid: tuple[float, float] | None
+    batch: int
+    device: torch.device
+    output: Path
+    resume: bool
+
+
 def _demo(options: argparse.Namespace) -> None:
     digits, labels = load_digits()
     if not 1 <= options.images <= len(digits):
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
     images, labels = digits[: options.images].float() / 255, labels[: options.images]
-    net = capture(load_model(), images[:2])
-    radii = _flat(options.radii) or [0.05, 0.1, 0.12]
+    radii = check_radii(_flat(options.radii) or DEMO_RADII)
+    job = _Job(images, labels, radii, _methods(options), "inf", (0.0, 1.0), 10, torch.device("cpu"), options.output, resume=False)
     note = "Handwritten digits (MNIST test images), and the small convolutional network that ships with boundlab, trained with interval bounds."
-    _run(options, net, images, labels, radii, "inf", (0.0, 1.0), "Certified digits", note)
+    _run(job, capture(load_model(), images[:2]), "Certified digits", note)
 
 
 def _certify(options: argparse.Namespace) -> None:
-    device = _device(options.device)
-    valid = _range(options.range)
-    images, labels = load_data(options.data, options.shape, options.limit)
-    if images.dtype == torch.uint8:
+    radii, methods, valid, device = check_radii(_flat(options.eps) or EPS), _methods(options), _range(options.range), _device(options.device)
+    values, labels = load_data(options.data, options.shape, options.limit)
+    if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
-        images = images.float() / 255
+    images = check_images(values, valid)
+    job = _Job(images, labels, radii, methods, options.norm, valid, options.batch, device, options.output, options.resume)
     net = load_net(options.model, images, options.weights, _flat(options.mean), _flat(options.std), device)
-    radii = _flat(options.eps) or [2 / 255, 8 / 255]
-    note = f"{options.model} on {options.data.name}"
-    _run(options, net, images, labels, radii, options.norm, valid, "Certified robustness", note)
+    _run(job, net, "Certified robustness", f"{options.model} on {options.data.name}")
+
+
+def _methods(options: argparse.Namespace) -> tuple[str, ...]:
+    return DEFAULT_METHODS if options.methods is None else check_methods([method for part in options.methods for method in part])
 
 
 def _device(name: str) -> torch.device:
@@ -202,47 +222,24 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _run(
-    options: argparse.Namespace,
-    net: Net,
-    images: Tensor,
-    labels: Tensor,
-    radii: Sequence[float],
-    norm: str,
-    valid: tuple[float, float] | None,
-    title: str,
-    note: str,
-) -> None:
+def _run(job: _Job, net: Net, title: str, note: str) -> None:
     """Certify with a progress bar, print the table, write the report."""
     console = Console()
-    methods = [method for part in options.methods or [DEFAULT_METHODS] for method in part]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("images"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        total = len(dict.fromkeys(methods)) * len(dict.fromkeys(radii)) * len(images)
-        shown, before = bar.add_task("", total=total), {}
+        shown = bar.add_task("", total=len(job.methods) * len(job.radii) * len(job.images))
+        finished: dict[tuple[str, float], int] = {}
 
         def progress(method: str, radius: float, done: int, _: int) -> None:
-            before[method, radius] = done
-            bar.update(shown, completed=sum(before.values()), description=f"{method} at {radius:.3g}")
+            finished[method, radius] = done
+            bar.update(shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}")
 
-        found = certify(
-            net,
-            images,
-            labels,
-            radii,
-            methods,
-            norm,
-            valid,
-            batch=getattr(options, "batch", 10),
-            device=getattr(options, "device", "cpu"),
-            results=options.output / RESULTS,
-            resume=getattr(options, "resume", False),
-            progress=progress,
-        )
+        where, how = (job.norm, job.valid, job.batch, job.device), (job.output / RESULTS, job.resume, progress)
+        found = certify(net, job.images, job.labels, job.radii, job.methods, *where, *how)
     console.print(_table(found))
-    middle = found.radii[len(found.radii) // 2]
-    write_report(options.output / REPORT, found, images, line_cuts(net, found, images, middle), title, note)
-    console.print(f"Report: {options.output / REPORT}", soft_wrap=True, markup=False, highlight=False)
+    cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2])
+    write_report(job.output / REPORT, found, job.images, cuts, title, note)
+    console.print(f"Report: {job.output / REPORT}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _table(found: Certification) -> Table:

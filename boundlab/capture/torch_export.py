@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import operator
 import re
+import types
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from boundlab.capture import layouts
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
-from boundlab.graph import Graph, Node, Origin, Ref
+from boundlab.graph import Graph, Node, Origin, Ref, op_name
 from boundlab.rules.registry import COMPOSITIONS, IDENTITIES, OWN
 
 log = logging.getLogger("boundlab")
@@ -29,6 +30,18 @@ aten = torch.ops.aten
 
 RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 """Taken apart by torch's own decompositions into linear maps, gates and products."""
+RANDOM = frozenset(
+    (
+        aten.native_dropout.default,
+        aten.bernoulli.p,
+        aten.bernoulli.default,
+        aten.rand_like.default,
+        aten.randn_like.default,
+        aten.rrelu_with_noise_functional.default,
+    )
+)
+"""Operators that draw random numbers."""
+
 VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
 
 
@@ -37,11 +50,18 @@ class Function(nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self._function = function
+        self.forward = _as_forward(function)
         self.modules_used = nn.ModuleList(_modules_of(function))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+
+def _as_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function under the name ``forward``: torch.export records the source lines of functions of that name only."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward", co_qualname="forward")
+    renamed = types.FunctionType(code, function.__globals__, "forward", function.__defaults__, function.__closure__)
+    renamed.__kwdefaults__ = function.__kwdefaults__
+    return renamed
 
 
 def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
@@ -172,6 +192,11 @@ def _read(program: ExportedProgram) -> tuple[Graph, dict[str, list[int]], set[st
 
     for fx in program.graph.nodes:
         value = fx.meta.get("val")
+        if fx.target in RANDOM:
+            raise CaptureError(
+                f"{op_name(fx.target)} ({_origin(fx)}) is random, so the outputs have no bounds: "
+                "put the model in eval mode (model.eval()) before capturing it"
+            )
         if isinstance(value, Tensor):
             dims[fx.name] = [i for i, size in enumerate(value.shape) if _symbols(size)]
         else:

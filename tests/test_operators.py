@@ -1,0 +1,266 @@
+"""Every operator of the table, attacked: bounds by every method and norm must hold, at every node, in both precisions."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+import boundlab as bl
+from boundlab.graph import Ref
+from tests.contract import METHODS, assert_inside, check_sound, slack
+from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Case
+
+DTYPES = (torch.float32, torch.float64)
+RADII = (1e-3, 0.3, 2.0)
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# -- capturing many cases at once ----------------------------------------------------------------------------------------
+
+
+class Bundle(nn.Module):
+    """Several cases with the same input as one model: capturing it once is much faster than capturing each."""
+
+    def __init__(self, names: tuple[str, ...], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.names = names
+        self.models = nn.ModuleList(copy.deepcopy(CASES[name].model).to(dtype) for name in names)
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        return {name: model(x) for name, model in zip(self.names, self.models, strict=True)}
+
+
+Captured = tuple[nn.Module, bl.Net]
+
+
+def captured(name: str, dtype: torch.dtype) -> Captured:
+    found = _captured(_group(name), dtype)[name]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+@functools.cache
+def _groups() -> dict[str, tuple[str, ...]]:
+    key = lambda name: (CASES[name].shape, CASES[name].low, CASES[name].high, name if CASES[name].alone else "")  # noqa: E731
+    groups = [tuple(names) for _, names in itertools.groupby(sorted(CASES, key=key), key)]
+    return {name: names for names in groups for name in names}
+
+
+def _group(name: str) -> tuple[str, ...]:
+    return _groups()[name]
+
+
+@functools.cache
+def _captured(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, Captured | Exception]:
+    """Each case and its net; if one of them cannot be captured, the halves are tried."""
+    bundle = Bundle(names, dtype)
+    try:
+        net = bl.capture(bundle, region(CASES[names[0]], dtype).centre)
+    except Exception as error:  # whatever it is, it belongs to one case
+        if len(names) == 1:
+            return {names[0]: error}
+        middle = len(names) // 2
+        return _captured(names[:middle], dtype) | _captured(names[middle:], dtype)
+    return {name: (model, _only(net, name)) for name, model in zip(names, bundle.models, strict=True)}
+
+
+def _only(net: bl.Net, name: str) -> bl.Net:
+    """The part of a bundle's net that computes one of its cases."""
+    graph = net.graph
+    outputs, tree = pytree.tree_flatten(pytree.tree_unflatten(graph.outputs, net._outputs)[name])
+    needed = graph.ancestors(tuple(output.name for output in outputs if isinstance(output, Ref))) | set(graph.inputs)
+    keep = lambda table: {key: value for key, value in table.items() if key in needed}  # noqa: E731
+    part = replace(graph, nodes=keep(graph.nodes), parameters=keep(graph.parameters), constants=keep(graph.constants), outputs=tuple(outputs))
+    return bl.Net(net.source, part, net._inputs, tree)
+
+
+# -- regions -------------------------------------------------------------------------------------------------------------
+
+
+def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    """Samples near zero and away from it, in turn, inside the range of the case."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(BATCH, *case.shape, generator=generator, dtype=torch.float64)
+    near = (torch.arange(BATCH) % 2 == 0).reshape(-1, *[1] * len(case.shape))
+    return torch.where(near, 0.2 * x, 1.5 * x + 2 * x.sign()).clamp(case.low, case.high).to(dtype)
+
+
+def valid_range(case: Case) -> tuple[float | None, float | None]:
+    return (None if case.low == -torch.inf else case.low), (None if case.high == torch.inf else case.high)
+
+
+def radii(dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+    """One per sample: every radius for samples near zero and away from it."""
+    return torch.tensor(RADII, dtype=dtype)[torch.arange(BATCH) // 2 % len(RADII)] * scale
+
+
+def region(case: Case, dtype: torch.dtype, seed: int = 0, scale: float = 1.0) -> bl.Region:
+    return bl.Linf(centre(case, dtype, seed), radii(dtype, scale), *valid_range(case))
+
+
+def ball(kind: str, case: Case, dtype: torch.dtype, seed: int = 0) -> bl.Region:
+    """Another set of the same size."""
+    x, eps, ends = centre(case, dtype, seed), radii(dtype), valid_range(case)
+    some = torch.arange(x.numel()).reshape(x.shape) % 3 == 0
+    wide = eps.reshape(-1, *[1] * len(case.shape)).expand(x.shape)
+    if kind == "L0":
+        return bl.L0(x, 2, max(case.low, -1.5), min(case.high, 1.5))
+    if kind == "box":  # lopsided, every third element fixed
+        box = bl.Linf(x, torch.where(some, 0, wide), *ends).hull()
+        return bl.Box(torch.where(some, box.lower, (x + 2 * box.lower) / 3), box.upper)
+    return {
+        "L2": lambda: bl.L2(x, 2 * eps, *ends),
+        "L1": lambda: bl.L1(x, 3 * eps, *ends),
+        "L3": lambda: bl.Lp(x, 3.0, 2 * eps, *ends),
+        "part": lambda: bl.Linf(x, torch.where(some, wide, 0), *ends),
+        "L2, part": lambda: bl.L2(x, torch.where(some, wide, 0), *ends),
+    }[kind]()
+
+
+KINDS = ("L2", "L1", "L3", "L0", "box", "part", "L2, part")
+SOME = (
+    "linear", "conv2d, dilated depthwise", "conv_transpose2d, attributes", "batch_norm 2d", "avg_pool2d, count_include_pad", "pad, constant",
+    "pad 2d, reflect", "repeat", "gather", "constant with the batch dimension, added", "relu", "leaky_relu, 0.01", "leaky_relu, -0.5", "gelu, tanh",
+    "gelu", "tanh", "pow, 4", "log", "reciprocal", "sin", "abs", "mul, two variables", "maximum", "div, two variables", "matmul, two variables",
+    "max_pool2d, padding", "softmax", "logsumexp", "layer_norm", "attention", "LSTMCell", "comparison, where", "norm, 2",
+)  # fmt: skip
+"""Cases that are attacked under every norm in the ordinary run."""
+
+
+# -- tests ---------------------------------------------------------------------------------------------------------------
+
+
+@dtypes
+@every_case
+def test_sound(name: str, dtype: torch.dtype) -> None:
+    model, net = captured(name, dtype)
+    check_sound(model, (region(CASES[name], dtype),), net=net, count=4)
+
+
+@dtypes
+@every_case
+def test_graph_computes_the_model(name: str, dtype: torch.dtype) -> None:
+    model, net = captured(name, dtype)
+    box = region(CASES[name], dtype, seed=1).hull()
+    for x in (box.centre, box.lower, box.upper):
+        with torch.no_grad():
+            values = net.graph.run(net._read_state() | dict.fromkeys(net.graph.inputs, x))
+            truth = pytree.tree_leaves(model(x))
+        for output, expected in zip(net.graph.outputs, truth, strict=True):
+            torch.testing.assert_close(values[output.name], expected)
+
+
+@every_case
+def test_radius_zero(name: str) -> None:
+    model, net = captured(name, torch.float64)
+    x = centre(CASES[name], torch.float64, seed=2)
+    truth = [y.detach() for y in pytree.tree_leaves(model(x))]
+    for method in METHODS:
+        found = pytree.tree_leaves(net.bounds(bl.Linf(x, 0.0), method=method), is_leaf=lambda b: isinstance(b, bl.Bounds))
+        for bounds, value in zip(found, truth, strict=True):
+            room = 10 * slack(value)
+            for end in bounds:
+                assert (end.detach() - value).abs().max() <= room, f"{method}: differs by {(end.detach() - value).abs().max():.3e}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SOME)
+def test_sound_in_other_sets(name: str, kind: str) -> None:
+    model, net = captured(name, torch.float64)
+    check_sound(model, (ball(kind, CASES[name], torch.float64),), net=net, count=4)
+
+
+SPECIAL = (0.0, -0.0, 0.5, -0.5, 0.8, 0.3, 0.2, 1.0, -1.0, 1.2, -1.2, 2.0, -2.0, 3.0, -3.0, 6.0, torch.pi, -torch.pi / 2)
+"""Where something may happen to an elementwise function: kinks, jumps, turns."""
+
+
+def intervals(case: Case, dtype: torch.dtype, count: int, seed: int = 0) -> bl.Box:
+    """Intervals of every width and place inside the range of a case, some of them points, many with an end at a special value."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (count, *case.shape)
+    uniform = lambda: torch.rand(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    width = 10 ** (uniform() * 8 - 7)
+    special = torch.tensor(SPECIAL, dtype=torch.float64)[torch.randint(len(SPECIAL), shape, generator=generator)]
+    middle = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    at = torch.where(uniform() < 0.4, special, middle)
+    share = torch.where(uniform() < 0.5, uniform().round(), uniform())
+    width = torch.where(uniform() < 0.05, 0, width)
+    ends = torch.stack([at - share * width, at + (1 - share) * width]).to(dtype)
+    low, high = ends.clamp(case.low, case.high)
+    return bl.Box(low, high)
+
+
+@dtypes
+@pytest.mark.parametrize("name", sorted(ELEMENTWISE))
+def test_dense_grid(name: str, dtype: torch.dtype, count: int = 60, seed: int = 0) -> None:
+    """Intervals and lines of an elementwise function hold on a grid in hundreds of intervals."""
+    model, net = captured(name, dtype)
+    box = intervals(CASES[name], dtype, count, seed)
+    bounds, lines = net.bounds(box, method="ibp"), net.linear_bounds(box)
+    shares = torch.cat([torch.linspace(0, 1, 25), torch.tensor([1e-3, 1e-2, 0.99, 0.999])]).to(dtype)
+    (source,) = net.graph.inputs
+    with torch.no_grad():
+        for share in shares:
+            x = torch.minimum(torch.maximum(box.lower + share * (box.upper - box.lower), box.lower), box.upper)
+            value, line = model(x), lines.evaluate({source: x})
+            _each_inside(value, bounds.lower, bounds.upper, x, f"{name}: interval")
+            _each_inside(value, line.lower, line.upper, x, f"{name}: line")
+
+
+def _each_inside(value: Tensor, lower: Tensor, upper: Tensor, x: Tensor, what: str) -> None:
+    """As assert_inside, but every element has a tolerance of its own size, not that of the largest."""
+    tolerance = {torch.float32: 1e-4, torch.float64: 1e-9}[value.dtype]
+    spread = torch.where(torch.isfinite(upper - lower), upper - lower, 0).abs()
+    room = tolerance * (1 + value.abs() + spread) + tolerance * x.abs()
+    bad = torch.isfinite(value) & ~((value >= lower - room) & (value <= upper + room))
+    if bad.any():
+        at = tuple(bad.nonzero()[0].tolist())
+        pytest.fail(f"{what}: at {float(x[at])} the value {float(value[at])} is outside [{float(lower[at])}, {float(upper[at])}]")
+
+
+# -- deeper ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@dtypes
+@every_case
+@pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
+def test_sound_deep(name: str, dtype: torch.dtype, scale: float) -> None:
+    model, net = captured(name, dtype)
+    for seed in (1, 2):
+        check_sound(model, (region(CASES[name], dtype, seed, scale),), net=net, count=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@every_case
+def test_sound_in_other_sets_deep(name: str, kind: str) -> None:
+    model, net = captured(name, torch.float32)
+    check_sound(model, (ball(kind, CASES[name], torch.float32, seed=1),), net=net, count=16)
+
+
+@pytest.mark.slow
+@dtypes
+@pytest.mark.parametrize("name", sorted(ELEMENTWISE))
+def test_dense_grid_deep(name: str, dtype: torch.dtype) -> None:
+    for seed in (1, 2, 3):
+        test_dense_grid(name, dtype, count=1000, seed=seed)
