@@ -95,7 +95,7 @@ def cut_chart(cut: Cut, low: float, high: float) -> str:
     for kind, values in (("upper", cut.upper), ("lower", cut.lower), ("value", cut.value)):
         parts.append(f'<polyline class="{kind}" points="{path(values)}"/>')
     bottom = CUT_HEIGHT - BOTTOM + 16
-    parts.append(f'<text x="{LEFT}" y="{bottom}">best corner</text><text x="{CUT_WIDTH - RIGHT}" y="{bottom}" text-anchor="end">worst corner</text>')
+    parts.append(f'<text x="{LEFT}" y="{bottom}">best end</text><text x="{CUT_WIDTH - RIGHT}" y="{bottom}" text-anchor="end">worst end</text>')
     parts.append("</svg>")
     return "".join(parts)
 

@@ -47,7 +47,7 @@ class Ledger:
             if resume:
                 ledger._read(ledger.path)
             else:
-                ledger.path.replace(ledger.path.with_suffix(".previous.json"))
+                _set_aside(ledger.path)
         return ledger
 
     def get(self, method: str, radius: float) -> Run:
@@ -87,6 +87,13 @@ class Ledger:
                     f"{path} is damaged: the run {run.method} at {run.radius:g} has margins of shape {tuple(run.margins.shape)}; move it away"
                 )
             self.put(run)
+
+
+def _set_aside(path: Path) -> None:
+    try:
+        path.replace(path.with_suffix(".previous.json"))
+    except OSError as error:
+        raise ArgumentError(f"cannot set {path} aside: {error.strerror}; choose another output folder") from error
 
 
 def _description(task: Task) -> dict[str, Any]:

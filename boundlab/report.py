@@ -119,7 +119,8 @@ def _summary(found: Certification) -> str:
         rows = [row for row in found.rows if row.method == method]
         groups.append("<tbody>" + "".join(_row(row, first=i == 0) for i, row in enumerate(rows)) + "</tbody>")
     return (
-        '<h2>Verified images</h2><p class="soft">The mean margin is that of the smallest lower bound of every image, right or wrong.</p>'
+        '<h2>Verified images</h2><p class="soft">The margin of an image is its smallest lower bound over all other classes; '
+        "the mean is over all images, right or wrong.</p>"
         f'<div class="scroll"><table class="summary"><thead>{head}</thead>{"".join(groups)}</table></div>'
     )
 

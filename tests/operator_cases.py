@@ -34,7 +34,8 @@ class Applied(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it fixes the batch size, so it must be captured alone."""
+    """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it fixes the batch size,
+    so it is captured alone."""
 
     model: nn.Module
     shape: tuple[int, ...]
@@ -193,7 +194,6 @@ def linear_and_shape() -> None:
         "index, mask": (lambda x, m: x[:, m], mask),
         "index_select": (lambda x, i: torch.index_select(x, 1, i), torch.tensor([5, 1, 1])),
         "gather": (lambda x, i: torch.gather(x, 1, i.expand(x.shape[0], 3)), torch.tensor([[4, 4, 0]])),
-        "take_along_dim": (lambda x, i: torch.take_along_dim(x, i.expand(x.shape[0], 3), 1), torch.tensor([[4, 4, 0]])),
         "scatter": (lambda x, i: torch.zeros_like(x).scatter(1, i.expand(x.shape[0], 3), x[:, :3]), torch.tensor([[4, 2, 0]])),
         "scatter_add": (lambda x, i: x.scatter_add(1, i.expand(x.shape[0], 3), x[:, :3]), torch.tensor([[4, 4, 0]])),
         "index_copy, index_add": (lambda x, i: x.index_copy(1, i, -x[:, :2]), torch.tensor([3, 1])),
@@ -359,6 +359,7 @@ def linear_and_shape() -> None:
         "upsample, trilinear aligned": nn.Upsample(size=(2, 4, 1), mode="trilinear", align_corners=True),
         "pad 3d, reflect": nn.ReflectionPad3d(1),
     })  # fmt: skip
+    add((6,), {"take_along_dim": (lambda x, i: torch.take_along_dim(x, i.expand(x.shape[0], 3), 1), torch.tensor([[4, 4, 0]]))}, alone=True)
     add((3,), {
         "constant with the batch dimension, added": (lambda x, w: torch.relu(x + w), (BATCH, 3)),
         "constant with the batch dimension, multiplied": (lambda x, w: (x * w).sum(1), (BATCH, 3)),

@@ -57,7 +57,11 @@ class Function(nn.Module):
 def _as_forward(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function under the name ``forward``: torch.export records the source lines of functions of that name only."""
     if not isinstance(function, types.FunctionType):
-        return function
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return forward
     code = function.__code__.replace(co_name="forward", co_qualname="forward")
     renamed = types.FunctionType(code, function.__globals__, "forward", function.__defaults__, function.__closure__)
     renamed.__kwdefaults__ = function.__kwdefaults__

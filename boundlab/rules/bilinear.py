@@ -121,7 +121,12 @@ class Bilinear:
         x, y, bias = self._sides(call)
 
         def absolute(u: Any, v: Any, *rest: Any, **kwargs: Any) -> Tensor:
-            u, v = (u, _abs(v)) if isinstance(x, Interval) else (_abs(u), v)
+            if isinstance(x, Interval):
+                v = _abs(v)
+            elif isinstance(y, Interval):
+                u = _abs(u)
+            else:  # only the bias moves
+                u = torch.zeros_like(u)
             if self.has_bias and not isinstance(bias, Interval):
                 rest, kwargs = (None, *rest[1:]), {k: v for k, v in kwargs.items() if k != "bias"}
             return call.node.call((u, v, *rest), kwargs)
