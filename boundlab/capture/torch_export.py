@@ -5,6 +5,7 @@ Everything that knows about torch.export stands in this file.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import operator
 import re
@@ -69,9 +70,12 @@ def _as_forward(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
-    """Modules that a function closes over or is bound to: their parameters can then be found by name."""
-    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    return [thing for thing in (*cells, getattr(function, "__self__", None)) if isinstance(thing, nn.Module)]
+    """Modules that a function reads from around it or is bound to: their parameters can then be found by name."""
+    around: list[Any] = [getattr(function, "__self__", None)]
+    if isinstance(function, types.FunctionType):
+        used = inspect.getclosurevars(function)
+        around += [*used.nonlocals.values(), *used.globals.values()]
+    return [thing for thing in around if isinstance(thing, nn.Module)]
 
 
 def export(model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> tuple[Graph, Any, Any]:

@@ -155,7 +155,7 @@ class Analysis:
 
 ONE_TO_ONE = frozenset(
     (
-        aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
+        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
         aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.neg, aten.flip, aten.roll,
     )
 )  # fmt: skip

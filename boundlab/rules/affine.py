@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.errors import UnsupportedOperator
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Relaxation, constant_lines
 from boundlab.rules.registry import Call, aten, register
@@ -48,6 +49,11 @@ class Affine:
             return from_jacobian(call)
         return call.bind(self.absolute, constant=lambda leaf: None if isinstance(leaf, Tensor) else leaf)
 
+    def _check(self, call: Call) -> None:
+        """An index that depends on the perturbation picks different elements: that is not affine."""
+        if getattr(call.node.op, "overloadpacket", None) in INDEXED and not all(x.dtype.is_floating_point for x in call.inputs):
+            raise UnsupportedOperator(f"{call.node}: its indices depend on what is perturbed; only constant indices have a rule")
+
     def relax(self, call: Call) -> Relaxation:
         if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
             return constant_lines(self.interval(call), call.inputs)
@@ -55,6 +61,7 @@ class Affine:
         return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), is_linear(call))
 
     def interval(self, call: Call) -> Interval:
+        self._check(call)
         function, absolute = call.bind(), self._absolute(call)
         if absolute is None:
             return Interval(function(*[x.lower for x in call.inputs]), function(*[x.upper for x in call.inputs]))
@@ -83,13 +90,14 @@ def _part(x: Tensor | float | None, factor: float = 1) -> Tensor | float:
 
 MONOTONE = (
     # shape
-    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze, aten.expand,
+    aten.view.default, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze, aten.expand,
     aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile, aten.movedim, aten.swapaxes,
     aten._unsafe_view, aten.cat, aten.concat, aten.stack, aten.hstack, aten.vstack, aten.split, aten.split_with_sizes, aten.chunk,
     aten.unbind, aten.tensor_split, aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
     # picking and placing
     aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold,
-    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.slice_scatter, aten.select_scatter, aten.index_put, aten.scatter,
+    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.slice_scatter,
+    aten.select_scatter, aten.index_put, aten.scatter.src, aten.scatter.value,
     aten.scatter_add, aten.index_copy, aten.copy, aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select,
     aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col, aten.col2im, aten.diagonal_scatter,
     # padding and resizing
@@ -102,11 +110,18 @@ MONOTONE = (
     aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d,
     # copies
     aten._to_copy, aten.to, aten.type_as, aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.clone,
-    aten.contiguous, aten.alias, aten.detach, aten.lift_fresh_copy, aten.positive,
+    aten.contiguous, aten.alias, aten.lift_fresh_copy, aten.positive,
 )  # fmt: skip
 
+INDEXED = frozenset(
+    (
+        aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.scatter, aten.scatter_add, aten.index_put, aten.index_copy,
+        aten.masked_select,
+    )
+)  # fmt: skip
+"""Operators with indices among their arguments."""
+
 affine(*MONOTONE)
-affine(aten.embedding)
 affine(aten.neg, absolute=lambda x: x)
 affine(aten.add, aten.sub, absolute=lambda x, y, *, alpha=1: _part(x) + _part(y, alpha))
 affine(aten.rsub, absolute=lambda x, y, alpha=1: _part(x, alpha) + _part(y))

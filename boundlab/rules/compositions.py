@@ -90,6 +90,12 @@ def pow_tensor(x: Tensor, y: Tensor) -> Tensor:
     return torch.exp(y * torch.log(x))
 
 
+@composition(aten.embedding.default)
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """As a plain selection of rows: the gradient of embedding ignores the padding row, so it is not the transpose."""
+    return torch.index_select(weight, 0, indices.flatten()).reshape(*indices.shape, *weight.shape[1:])
+
+
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 

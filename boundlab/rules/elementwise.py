@@ -84,7 +84,6 @@ elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp)
 elementwise(aten.exp2, curve=CONVEX)
 elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,)))
 elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,), derivative=lambda x: 2 * x))
-elementwise(aten.softplus, curve=CONVEX)
 elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=CONCAVE)
 elementwise(aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal))
 elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
@@ -106,7 +105,7 @@ elementwise(
 )
 elementwise(aten.threshold, curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))))
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
-elementwise(aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else piecewise_linear(0.0))
+elementwise(aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else Curve(("concave", "linear"), (0.0,)))
 elementwise(aten.clamp_min, curve=lambda low: piecewise_linear(float(low)))
 elementwise(aten.clamp_max, curve=lambda high: piecewise_linear(float(high)))
 
@@ -126,7 +125,18 @@ def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Cu
     return Curve((left, "linear"), (0.0,), turns=(0.0,))
 
 
+def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Curve:
+    # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) / beta.
+    if threshold >= 20 and beta > 0:
+        return CONVEX  # the jump is below the rounding of double precision
+    at = threshold / beta
+    if beta > 0:
+        return Curve(("convex", "linear"), (at,), turns=(at,), jumps=((at, at),))
+    return Curve(("linear", "concave"), (at,), turns=(at,), jumps=((at, at),))
+
+
 elementwise(aten.clamp, curve=_clamp)
+elementwise(aten.softplus, curve=_softplus)
 elementwise(aten.elu, curve=_elu)
 elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
 
