@@ -116,22 +116,22 @@ def check_sound(
     net = bl.capture(f, *centres) if net is None else net
     results: dict[str, Any] = {}
     points = _points(f, entries, count, seed, net.graph.batched)
+    truths = [pytree.tree_map(lambda y: y.detach(), pytree.tree_leaves(f(*point))) for point in points]
+    inside = [_node_values(net, point) for point in points] if nodes and perturb is None else []
     for method in methods:
         bounds = net.bounds(*entries, method=method, perturb=perturb, intermediates=True)
         results[method] = bounds
-        for point in points:
-            truth = pytree.tree_leaves(f(*point))
+        for truth in truths:
             for value, bound in zip(truth, _leaves(bounds), strict=True):
-                if isinstance(value, Tensor):
-                    assert_inside(value.detach(), bound.lower.detach(), bound.upper.detach(), f"{method}, output")
-            if nodes and perturb is None:
-                _check_nodes(net, point, _leaves(bounds)[0].intermediates, method)
+                assert_inside(value, bound.lower.detach(), bound.upper.detach(), f"{method}, output")
+        for values in inside:
+            _check_nodes(net, values, _leaves(bounds)[0].intermediates, method)
     if {"ibp", "crown"} <= set(results):
         _check_nested(results["crown"], results["ibp"], "crown inside ibp")
     if {"forward", "forward+backward"} <= set(results):
         _check_nested(results["forward+backward"], results["forward"], "forward+backward inside forward")
     if perturb is None and len(_leaves(next(iter(results.values())))) == 1 and net._outputs.is_leaf():
-        _check_linear(f, net, entries, points)
+        _check_linear(net, entries, points, truths)
     return results
 
 
@@ -148,10 +148,13 @@ def _leaves(bounds: Any) -> list[bl.Bounds]:
     return [leaf for leaf in pytree.tree_leaves(bounds, is_leaf=lambda b: isinstance(b, bl.Bounds)) if isinstance(leaf, bl.Bounds)]
 
 
-def _check_nodes(net: bl.Net, point: tuple[Any, ...], known: Mapping[str, bl.Bounds], method: str) -> None:
+def _node_values(net: bl.Net, point: tuple[Any, ...]) -> dict[str, Any]:
     values = net._read_state() | dict(zip(net.graph.inputs, pytree.tree_leaves(point), strict=True))
     with torch.no_grad():
-        truth = net.graph.run(values)
+        return net.graph.run(values)
+
+
+def _check_nodes(net: bl.Net, truth: Mapping[str, Any], known: Mapping[str, bl.Bounds], method: str) -> None:
     for name in net.graph.nodes:
         if name in known and isinstance(truth[name], Tensor):
             assert_inside(truth[name], known[name].lower.detach(), known[name].upper.detach(), f"{method}, node {net.graph.nodes[name]}")
@@ -164,15 +167,14 @@ def _check_nested(inner: Any, outer: Any, what: str) -> None:
             assert (a.lower >= b.lower - room).all() and (a.upper <= b.upper + room).all(), what
 
 
-def _check_linear(f: Callable[..., Any], net: bl.Net, entries: tuple[Any, ...], points: list[tuple[Any, ...]]) -> None:
+def _check_linear(net: bl.Net, entries: tuple[Any, ...], points: list[tuple[Any, ...]], truths: list[Any]) -> None:
     try:
         lines = net.linear_bounds(*entries)
     except bl.ArgumentError:  # the output does not depend on the perturbation
         return
-    for point in points:
+    for point, (truth, *_) in zip(points, truths, strict=True):
         values = {name: x for name, x in zip(net.graph.inputs, point, strict=True) if name in lines.lower_A}
         line = lines.evaluate(values)
-        truth = pytree.tree_leaves(f(*point))[0].detach()
         if truth.dtype.is_floating_point:
             node = net.graph.nodes[net.graph.outputs[0].name]
             if node.layout is None or (node.layout.dim == 0 and node.layout.inner * node.layout.outer == 1):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
@@ -50,7 +51,7 @@ class Emit:
         return Ref(name)
 
     def tensor(self, seed: int, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(self.dtype)
+        return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).to(self.dtype)
 
 
 Builder = Callable[[Emit, Any, Any, int], Any]

@@ -33,14 +33,10 @@ RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu
 """Taken apart by torch's own decompositions into linear maps, gates and products."""
 RANDOM = frozenset(
     (
-        aten.native_dropout.default,
-        aten.bernoulli.p,
-        aten.bernoulli.default,
-        aten.rand_like.default,
-        aten.randn_like.default,
-        aten.rrelu_with_noise_functional.default,
+        aten.native_dropout, aten.bernoulli, aten.rand_like, aten.randn_like, aten.randint_like, aten.rand, aten.randn, aten.randint,
+        aten.randperm, aten.normal, aten.normal_functional, aten.uniform, aten.multinomial, aten.poisson, aten.exponential, aten.rrelu_with_noise,
     )
-)
+)  # fmt: skip
 """Operators that draw random numbers."""
 
 VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
@@ -200,7 +196,7 @@ def _read(program: ExportedProgram) -> tuple[Graph, dict[str, list[int]], set[st
 
     for fx in program.graph.nodes:
         value = fx.meta.get("val")
-        if fx.target in RANDOM:
+        if getattr(fx.target, "overloadpacket", None) in RANDOM:
             raise CaptureError(
                 f"{op_name(fx.target)} ({_origin(fx)}) is random, so the outputs have no bounds: "
                 "put the model in eval mode (model.eval()) before capturing it"

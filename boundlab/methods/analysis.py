@@ -132,8 +132,9 @@ class Analysis:
                 self.calls[name] = call
                 interval = self.rules[name].interval(call)
                 self.values[name] = refine(self, node, interval)
-                self.calls[name] = replace(call, result=self.interval(name))
-                self._relaxations.pop(name, None)  # made while only less was known of the result
+                if getattr(self.rules[name], "uses_result", False):
+                    self.calls[name] = replace(call, result=self.interval(name))
+                    self._relaxations.pop(name, None)  # made while less was known of the result
             elif node.op is clean:
                 self.values[name] = statistics[node.inputs[0]]
             elif name not in self.values:

@@ -78,13 +78,14 @@ def piecewise_linear(*breaks: float, turns: tuple[float, ...] = (), jumps: tuple
 elementwise(aten.tanh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 - torch.tanh(x) ** 2))
 elementwise(aten.sigmoid, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
 elementwise(aten.atan, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 / (1 + x * x)))
-elementwise(aten.erf, aten.asinh, curve=S_SHAPED)
-elementwise(aten.sinh, curve=S_REVERSED)
+elementwise(aten.erf, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x)))
+elementwise(aten.asinh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.rsqrt(1 + x * x)))
+elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
-elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,)))
+elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,), derivative=torch.sinh))
 elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,), derivative=lambda x: 2 * x))
-elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=CONCAVE)
+elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=Curve(("concave",), derivative=lambda x: torch.sigmoid(-x)))
 elementwise(aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal))
 elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
 elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
@@ -142,16 +143,26 @@ elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
 
 
 # Concave, convex, concave, with one minimum: the roots of f'' and f', found with 40 digits.
-def _dip(left: float, right: float, minimum: float) -> Curve:
-    return Curve(("concave", "convex", "concave"), (left, right), turns=(minimum,))
+def _dip(left: float, right: float, minimum: float, derivative: curves.Function | None = None) -> Curve:
+    return Curve(("concave", "convex", "concave"), (left, right), turns=(minimum,), derivative=derivative)
+
+
+def _gelu_slope(x: Tensor) -> Tensor:
+    """Phi(x) + x phi(x) with the normal distribution function and density."""
+    return 0.5 * torch.erfc(-x / math.sqrt(2)) + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _silu_slope(x: Tensor) -> Tensor:
+    s = torch.sigmoid(x)
+    return s + x * s * torch.sigmoid(-x)
 
 
 GELU = {
-    "none": _dip(-math.sqrt(2.0), math.sqrt(2.0), -0.751791524693564457),
+    "none": _dip(-math.sqrt(2.0), math.sqrt(2.0), -0.751791524693564457, _gelu_slope),
     "tanh": _dip(-1.41850400879082836, 1.41850400879082836, -0.752461422071016258),
 }
 elementwise(aten.gelu, curve=lambda *, approximate="none": GELU[approximate])
-elementwise(aten.silu, curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.2784645427610738))
+elementwise(aten.silu, curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.2784645427610738, _silu_slope))
 elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
 
 
@@ -162,13 +173,15 @@ def _power(exponent: Any) -> Curve:
         exponent = float(exponent)
     if exponent in (0, 1):
         return piecewise_linear()
+    slope = lambda x: exponent * x ** (exponent - 1)
     if float(exponent).is_integer():
         even = int(exponent) % 2 == 0
         if exponent > 0:
-            return Curve(("convex",), turns=(0.0,)) if even else S_REVERSED
-        return CONVEX if even else S_REVERSED  # on either side of 0, which the rule keeps outside
+            return Curve(("convex",), turns=(0.0,), derivative=slope) if even else Curve(("concave", "convex"), (0.0,), derivative=slope)
+        # on either side of 0, which the rule keeps outside
+        return Curve(("convex",), derivative=slope) if even else Curve(("concave", "convex"), (0.0,), derivative=slope)
     kind = "concave" if 0 < exponent < 1 else "convex"
-    return Curve((kind,), domain=(0.0, math.inf, exponent > 0))
+    return Curve((kind,), domain=(0.0, math.inf, exponent > 0), derivative=slope)
 
 
 def _refuse_tensor_exponent() -> Curve:

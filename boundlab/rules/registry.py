@@ -63,13 +63,20 @@ class Call:
         constant: what the other arguments are replaced by.
         """
         fixed = [leaf if i in self.positions else constant(leaf) for i, leaf in enumerate(self.leaves)]
+        call = self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
+        args, kwargs = pytree.tree_unflatten(fixed, self.tree)
+        places = [i for i, arg in enumerate(args) if isinstance(arg, Interval)]
 
         def bound(*variables: Any) -> Any:
+            if len(places) == len(self.positions):  # no perturbed argument inside a list or among the keywords
+                given = list(args)
+                for place, variable in zip(places, variables, strict=True):
+                    given[place] = variable
+                return call(tuple(given), kwargs)
             leaves = list(fixed)
             for position, variable in zip(self.positions, variables, strict=True):
                 leaves[position] = variable
-            args, kwargs = pytree.tree_unflatten(leaves, self.tree)
-            return self.node.call(args, kwargs) if function is None else function(*args, **kwargs)
+            return call(*pytree.tree_unflatten(leaves, self.tree))
 
         return bound
 
@@ -87,7 +94,8 @@ class Rule(Protocol):
     """What a method needs to know of an operator.
 
     A rule may also have ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
-    bounds could change the relaxation (by default all that are not points).
+    bounds could change the relaxation (by default all that are not points); and ``uses_result = True`` if its relaxation
+    gets better with what is known of the result.
     """
 
     @property
@@ -146,6 +154,7 @@ class Relaxed:
     bound: Callable[[Call], Interval]
     lines: Callable[[Call], Relaxation]
     kind: str = "relaxed"
+    uses_result: bool = False
 
     def interval(self, call: Call) -> Interval:
         return self.bound(call)
