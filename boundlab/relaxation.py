@@ -13,10 +13,11 @@ term last, and returns those of y.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -147,6 +148,13 @@ class Planes:
         return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
 
 
+def _mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
+    """The function on every row."""
+    with warnings.catch_warnings():  # a missing batching rule costs time, nothing else
+        warnings.filterwarnings("ignore", "There is a performance drop")
+        return torch.func.vmap(function)(*rows)
+
+
 @dataclass(frozen=True, eq=False)
 class AffineMap:
     """An operator that is affine in its perturbed arguments: exact, and needs no rule but autograd's.
@@ -172,12 +180,12 @@ class AffineMap:
             coefficients = self.transpose(rows)
         else:
             pull = torch.func.vjp(self.function, *self.zeros)[1]
-            coefficients = list(torch.func.vmap(pull)(rows))
+            coefficients = list(_mapped(pull, [rows]))
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
     def apply(self, forms: Sequence[Form]) -> Form:
         """The linear part on every column, the whole function on the constant term."""
-        image = torch.func.vmap(self.function)(*forms)
+        image = _mapped(self.function, forms)
         if self.linear:
             return image
         offset = self.offset
@@ -194,7 +202,7 @@ class AffineMap:
             return self.apply(lower), self.apply(upper)
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
         middle = self.apply([(low + up) / 2 for low, up in zip(lower, upper, strict=True)])
-        spread = torch.func.vmap(self.absolute)(*[(up - low) / 2 for low, up in zip(lower, upper, strict=True)])
+        spread = _mapped(self.absolute, [(up - low) / 2 for low, up in zip(lower, upper, strict=True)])
         spread = align(spread, middle.dim() - 1)
         return middle - spread, middle + spread
 

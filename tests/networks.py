@@ -386,7 +386,7 @@ def efficientnet() -> nn.Module:
 class Inception(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.three, self.five = nn.Conv2d(2, 2, 1), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 3, 3, padding=1)), None
+        self.one, self.three = nn.Conv2d(2, 2, 1), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 3, 3, padding=1))
         self.five = nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 2, 5, padding=2))
         self.pool = nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(2, 2, 1))
         self.head = nn.Linear(9, 4)
@@ -622,6 +622,8 @@ class Encoder(nn.Module):
         x = x if self.batch_first else x.transpose(0, 1)
         time = x.shape[1] if self.batch_first else x.shape[0]
         if self.mask == "causal":
+            x = self.encoder(x, nn.Transformer.generate_square_subsequent_mask(time), is_causal=True)
+        elif self.mask == "causal-detected":  # torch looks at the values of the mask to see that it is causal
             x = self.encoder(x, nn.Transformer.generate_square_subsequent_mask(time))
         elif self.mask == "padding":
             x = self.encoder(x, src_key_padding_mask=self.padding.expand(x.shape[0], -1))
@@ -969,6 +971,7 @@ NETWORKS: dict[str, Case] = {
     "encoder-pre-gelu": Case(encoder(norm_first=True, activation="gelu"), ((3, 4),), 0.01),
     "encoder-time-first": Case(encoder(batch_first=False, activation="gelu"), ((3, 4),), 0.01),
     "encoder-two-causal": Case(encoder(layers=2, mask="causal"), ((3, 4),), 0.002),
+    "encoder-causal-detected": Case(encoder(layers=2, mask="causal-detected"), ((3, 4),), 0.002),
     "encoder-two-padding": Case(encoder(layers=2, mask="padding", activation="gelu"), ((3, 4),), 0.002),
     "encoder-two-pre": Case(encoder(layers=2, norm_first=True), ((3, 4),), 0.005),
     "vit": Case(ViT, (IMAGE,), 0.005),

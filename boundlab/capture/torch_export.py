@@ -11,7 +11,8 @@ import operator
 import re
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompositions
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from boundlab.capture import layouts
@@ -133,7 +135,7 @@ def _copied(args: tuple[Any, ...], kwargs: dict[str, Any], repeat: bool) -> tupl
 
 def _export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     modes = {name: module.training for name, module in model.named_modules()}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _masks_as_given():
         warnings.simplefilter("ignore")
         try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -141,6 +143,18 @@ def _export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dyn
             raise CaptureError(_explain(error)) from error
         finally:
             assert modes == {name: module.training for name, module in model.named_modules()}
+
+
+@contextmanager
+def _masks_as_given() -> Iterator[None]:
+    """nn.TransformerEncoder looks into a mask to see whether it is causal, only to pick a faster kernel; torch.export takes
+    that for control flow that depends on data. The mask itself is applied either way."""
+    original = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = original
 
 
 def _explain(error: Exception) -> str:

@@ -96,9 +96,9 @@ MONOTONE = (
     aten.unbind, aten.tensor_split, aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
     # picking and placing
     aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold,
-    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.slice_scatter,
-    aten.select_scatter, aten.index_put, aten.scatter.src, aten.scatter.value,
-    aten.scatter_add, aten.index_copy, aten.copy, aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select,
+    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll,
+    aten.index_put, aten.scatter.src, aten.scatter.value,
+    aten.scatter_add, aten.index_copy, aten.broadcast_tensors, aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select,
     aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col, aten.col2im, aten.diagonal_scatter,
     # padding and resizing
     aten.pad, aten.constant_pad_nd, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d, aten.replication_pad1d,

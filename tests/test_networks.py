@@ -1,0 +1,323 @@
+"""Whole networks, attacked: the graph computes what the module does, bounds hold, samples do not influence each other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+import boundlab as bl
+from tests.contract import METHODS, assert_inside, check_sound, members, slack
+from tests.networks import NETWORKS
+
+SLOW = frozenset(
+    (
+        "activations", "lstm-time-first", "lstm-two-layers", "lstm-both-ways", "lstm-last-state", "gru-two-layers", "gru-both-ways", "gru-cell", "rnn-cell",
+        "resnet-bottleneck", "mobilenet-v3", "unet-nearest", "squeezenet", "encoder-time-first", "encoder-two-causal", "encoder-two-padding",
+        "encoder-two-pre", "mixer", "attention-by-hand", "conv3d", "text-cnn", "triplet", "kan", "autoencoder", "generator", "mlp-float64",
+    )
+)  # fmt: skip
+"""Variants of networks that the ordinary run has in another form."""
+ROUNDED = frozenset(("forward", "forward+backward"))
+
+
+def named(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@functools.cache
+def captured(name: str) -> tuple[nn.Module, bl.Net]:
+    """The network and its graph, captured from a batch of 2."""
+    case = NETWORKS[name]
+    model = case.model()
+    return model, bl.capture(model, *case.inputs(2))
+
+
+def tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def bounds_of(value: Any) -> list[bl.Bounds]:
+    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, bl.Bounds))
+    return [leaf for leaf in leaves if isinstance(leaf, bl.Bounds)]
+
+
+def boxes(name: str, batch: int, scale: float = 1.0) -> tuple[bl.Linf, ...]:
+    case = NETWORKS[name]
+    return tuple(bl.Linf(x, scale * case.eps) for x in case.inputs(batch, seed=5))
+
+
+def single(regions: tuple[bl.Linf, ...], i: int) -> tuple[bl.Linf, ...]:
+    return tuple(bl.Linf(region.centre[i : i + 1], region.eps) for region in regions)
+
+
+def assert_equal(a: Tensor, b: Tensor, what: str, factor: float = 3.0) -> None:
+    assert a.shape == b.shape, f"{what}: shapes {tuple(a.shape)} and {tuple(b.shape)}"
+    difference = (a - b).detach().abs().max()
+    assert difference <= factor * slack(a.detach(), b.detach()), f"{what}: differs by {float(difference):.3e}"
+
+
+@pytest.mark.parametrize("name", named(NETWORKS))
+def test_graph_is_the_module(name: str) -> None:
+    model, net = captured(name)
+    for batch in (1, 2, 5):
+        inputs = NETWORKS[name].inputs(batch, seed=batch)
+        with torch.no_grad():
+            values = net.graph.run(net._read_state() | dict(zip(net.graph.inputs, inputs, strict=True)))
+            truth = tensors(model(*inputs))
+        assert len(truth) == len(net.graph.outputs)
+        for output, value in zip(net.graph.outputs, truth, strict=True):
+            assert_equal(values[output.name], value, f"batch of {batch}")
+
+
+@pytest.mark.parametrize("name", named(NETWORKS))
+def test_bounds_hold(name: str) -> None:
+    model, net = captured(name)
+    results = check_sound(model, boxes(name, 3), net=net, count=3)
+    for method, result in results.items():
+        for bound in bounds_of(result):
+            assert torch.isfinite(bound.lower).all(), f"{method}: infinite bounds"
+            assert torch.isfinite(bound.upper).all(), f"{method}: infinite bounds"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_bounds_hold_for_wide_regions(name: str) -> None:
+    model, net = captured(name)
+    try:
+        check_sound(model, boxes(name, 2, scale=20.0), net=net, count=6)
+    except bl.DomainError as error:
+        assert name == "rational", error  # its square root
+
+
+@pytest.mark.parametrize("name", named(NETWORKS))
+def test_samples_do_not_influence_each_other(name: str) -> None:
+    """bounds(batch)[i] == bounds(sample i), for a batch size that was not the example's."""
+    _, net = captured(name)
+    regions = boxes(name, 3)
+    for method in ("ibp", "crown-ibp"):
+        whole = bounds_of(net.bounds(*regions, method=method))
+        for i in (0, 2):
+            for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method)), strict=True):
+                assert_equal(all_of_them.lower[i], alone.lower[0], f"{method}, sample {i}, lower")
+                assert_equal(all_of_them.upper[i], alone.upper[0], f"{method}, sample {i}, upper")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["forward", "crown", "forward+backward"])
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_samples_do_not_influence_each_other_by_any_method(name: str, method: str) -> None:
+    _, net = captured(name)
+    regions = boxes(name, 3)
+    whole = bounds_of(net.bounds(*regions, method=method))
+    for i in range(3):
+        for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method)), strict=True):
+            assert_equal(all_of_them.lower[i], alone.lower[0], f"sample {i}, lower")
+            assert_equal(all_of_them.upper[i], alone.upper[0], f"sample {i}, upper")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_radius_zero_is_the_value(name: str) -> None:
+    model, net = captured(name)
+    inputs = NETWORKS[name].inputs(3, seed=5)
+    truth = tensors(model(*inputs))
+    for method in METHODS:
+        for value, bound in zip(truth, bounds_of(net.bounds(*[bl.Linf(x, 0.0) for x in inputs], method=method)), strict=True):
+            assert_equal(bound.lower, value, f"{method}, lower", 10.0)
+            assert_equal(bound.upper, value, f"{method}, upper", 10.0)
+
+
+SPECIFIED = (
+    "mlp",
+    "highway",
+    "cnn",
+    "densenet",
+    "unet-transposed",
+    "rnn-tanh",
+    "attention",
+    "attention-causal",
+    "siamese",
+    "log-softmax",
+    "sine",
+    "graph",
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_specifications(name: str, method: str) -> None:
+    """spec of shape (specs, out) and (batch, specs, out): the same, true, and per sample; sides as asked."""
+    model, net = captured(name)
+    regions = boxes(name, 3)
+    size = tensors(model(*NETWORKS[name].inputs(1)))[0].numel()
+    spec = torch.randn(3, 2, size, generator=torch.Generator().manual_seed(0), dtype=NETWORKS[name].dtype)
+    whole = net.bounds(*regions, spec=spec, method=method)
+    assert whole.lower.shape == whole.upper.shape == (3, 2)
+    shared = net.bounds(*regions, spec=spec[1], method=method)
+    assert_equal(whole.lower[1], shared.lower[1], "spec for one sample")
+    assert_equal(whole.upper[1], shared.upper[1], "spec for one sample")
+    for point in zip(*[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True):
+        with torch.no_grad():
+            value = (spec @ model(*point).reshape(3, size, 1)).squeeze(-1)
+        assert_inside(value, whole.lower.detach(), whole.upper.detach(), "spec")
+    lower, upper = (net.bounds(*regions, spec=spec, method=method, sides=side) for side in ("lower", "upper"))
+    assert_equal(lower.lower, whole.lower, "lower side")
+    assert_equal(upper.upper, whole.upper, "upper side")
+    assert torch.isposinf(lower.upper).all()
+    assert torch.isneginf(upper.lower).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm-cell", "attention-pooling", "several", "choices"])
+def test_sides(name: str, method: str) -> None:
+    _, net = captured(name)
+    regions = boxes(name, 2)
+    both = bounds_of(net.bounds(*regions, method=method))
+    lower, upper = (bounds_of(net.bounds(*regions, method=method, sides=side)) for side in ("lower", "upper"))
+    for a, b, c in zip(both, lower, upper, strict=True):
+        assert_equal(a.lower, b.lower, "lower side")
+        assert_equal(a.upper, c.upper, "upper side")
+        assert torch.isposinf(b.upper).all()
+        assert torch.isneginf(c.lower).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["mlp", "cnn", "densenet", "softmax"])
+def test_margins(name: str, method: str) -> None:
+    """f_y - f_k for k != y in order, at least as tight as the difference of the bounds, and true."""
+    model, net = captured(name)
+    regions = boxes(name, 3)
+    classes = model(*NETWORKS[name].inputs(1)).shape[1]
+    labels = torch.tensor([0, classes - 1, 1])
+    margins = net.margins(*regions, labels, method=method)
+    assert margins.shape == (3, classes - 1)
+    others = torch.tensor([[k for k in range(classes) if k != label] for label in labels.tolist()])
+    eye = torch.eye(classes)
+    spec = eye[labels][:, None] - eye[others]
+    assert_equal(margins, net.bounds(*regions, spec=spec, method=method, sides="lower").lower, "margins as a specification")
+    bounds = net.bounds(*regions, method=method)
+    apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
+    assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
+    for (point,) in zip(members(regions[0], 6, 0), strict=True):
+        with torch.no_grad():
+            value = model(point)
+        difference = value.gather(1, labels[:, None]) - value.gather(1, others)
+        assert_inside(difference, margins.detach(), torch.full_like(margins, torch.inf).detach(), "margins")
+
+
+def test_margins_of_a_single_class_are_empty() -> None:
+    _, net = captured("sine")
+    assert net.margins(*boxes("sine", 2), torch.tensor([0, 0])).shape == (2, 0)
+
+
+NORMS = [
+    ("mlp", bl.L2),
+    ("mlp", bl.L1),
+    ("cnn", bl.L2),
+    ("resnext", bl.L2),
+    ("lstm-cell", bl.L2),
+    ("attention", bl.L1),
+    ("siamese", bl.L2),
+    ("choices", bl.L2),
+]
+
+
+@pytest.mark.parametrize(("name", "ball"), NORMS)
+def test_bounds_hold_in_other_norms(name: str, ball: type) -> None:
+    model, net = captured(name)
+    case = NETWORKS[name]
+    check_sound(model, tuple(ball(x, 3 * case.eps) for x in case.inputs(2, seed=5)), net=net, count=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ball", [bl.L2, bl.L1])
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_bounds_hold_in_other_norms_everywhere(name: str, ball: type) -> None:
+    test_bounds_hold_in_other_norms(name, ball)
+
+
+@pytest.mark.parametrize("name", ["deeponet", "siamese", "attention-cross"])
+def test_one_of_two_inputs(name: str) -> None:
+    """A region on one input and a plain tensor for the other."""
+    model, net = captured(name)
+    case = NETWORKS[name]
+    a, b = case.inputs(3, seed=5)
+    check_sound(model, (bl.Linf(a, case.eps), b), net=net, count=4)
+    check_sound(model, (a, bl.L2(b, case.eps)), net=net, count=4)
+
+
+def test_per_sample_and_per_element_radii() -> None:
+    model, net = captured("cnn")
+    (x,) = NETWORKS["cnn"].inputs(3)
+    per_sample = torch.tensor([0.0, 0.02, 0.1])
+    bounds = net.bounds(bl.Linf(x, per_sample))
+    assert_equal(bounds.lower[0], model(x)[0], "a sample that does not move")
+    for i in range(3):
+        alone = net.bounds(bl.Linf(x[i : i + 1], float(per_sample[i])))
+        assert_equal(bounds.lower[i], alone.lower[0], f"sample {i}")
+    check_sound(model, (bl.Linf(x, per_sample),), net=net, count=4)
+    check_sound(model, (bl.Linf(x, 0.1 * (torch.rand_like(x) < 0.3)),), net=net, count=4)
+
+
+class Masked(nn.Module):
+    """Truth values as numbers without a conversion."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x > 0.5) * x + x * (x < 0.2)
+
+
+class Overwritten(nn.Module):
+    """Entries chosen by their own value are overwritten."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = 2 * x
+        y[y < 0.5] = 0.0
+        return y
+
+
+class Doubled(nn.Module):
+    """A stretch in double precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu((x.double() * 2 - 1).exp().float() - 1)
+
+
+STYLES: dict[str, nn.Module] = {"truth-values": Masked(), "overwritten": Overwritten(), "double": Doubled()}
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_styles(name: str) -> None:
+    x = torch.tensor([[0.4, 0.6, 0.2], [0.9, 0.1, 0.5]])
+    try:
+        check_sound(STYLES[name], (bl.Linf(x, 0.3),))
+    except bl.UnsupportedOperator:
+        assert name == "overwritten"  # refused, or right
+
+
+def test_padding_of_a_maximum_costs_nothing() -> None:
+    """The best entry of a window that reaches into the padding bounds it exactly."""
+    x = torch.tensor([[[2.5, 0.5, 0.5, 0.5]]])
+    lines = bl.capture(nn.MaxPool1d(3, 2, 1), x).linear_bounds(bl.Linf(x, 0.5))
+    (matrix,) = lines.upper_A.values()
+    assert matrix[0, 0, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_mask_does_not_spoil_forward_mode() -> None:
+    """Scores of -inf carry weight 0: forward mode is as tight as without the masked entries."""
+
+    def masked(x: Tensor) -> Tensor:
+        hidden = torch.tensor([False, False, True])
+        return torch.softmax(x.masked_fill(hidden, -torch.inf), -1)[:, :2]
+
+    x = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
+    for method in ("forward", "crown"):
+        short = bl.capture(lambda x: 2 * torch.softmax(x, -1), x[:, :2]).bounds(bl.Linf(x[:, :2], 0.1), method=method)
+        long = bl.capture(lambda x: 2 * masked(x), x).bounds(bl.Linf(x, 0.1), method=method)
+        assert_equal(short.lower, long.lower, method)
+        assert_equal(short.upper, long.upper, method)
