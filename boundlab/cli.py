@@ -15,15 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import Tensor
 
-from boundlab.certificates import Certification
-from boundlab.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
-from boundlab.cuts import line_cuts
+from boundlab.commands.certificates import Certification
+from boundlab.commands.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
+from boundlab.commands.cuts import line_cuts
+from boundlab.commands.loading import load_data, load_net
+from boundlab.commands.operators import markdown, supported
+from boundlab.commands.report import write_report
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError, BoundlabError
-from boundlab.loading import load_data, load_net
 from boundlab.net import Net, capture
-from boundlab.operators import markdown, supported
-from boundlab.report import write_report
 from boundlab.version import VERSION
 
 RESULTS, REPORT = "results.json", "index.html"

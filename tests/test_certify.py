@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab import certify as module
-from boundlab.certificates import Certification, Run, Task
-from boundlab.certify import certify, outputs
-from boundlab.files import write_atomically
+from boundlab.commands import certify as module
+from boundlab.commands.certificates import Certification, Run, Task
+from boundlab.commands.certify import certify, outputs
+from boundlab.commands.files import write_atomically
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 

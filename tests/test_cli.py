@@ -17,8 +17,8 @@ from torch import nn
 
 import boundlab as bl
 from boundlab.cli import main
+from boundlab.commands.operators import KINDS, supported
 from boundlab.demo import Digits, load_digits, load_model
-from boundlab.operators import KINDS, supported
 from boundlab.rules.registry import COMPOSITIONS, RULES
 
 MODELS = """

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.certificates import Certification, Run, Task
-from boundlab.certify import certify, region_around
-from boundlab.charts import margin_bars, png, ticks
-from boundlab.cuts import line_cuts
-from boundlab.report import SHOWN, page, write_report
+from boundlab.commands.certificates import Certification, Run, Task
+from boundlab.commands.certify import certify, region_around
+from boundlab.commands.charts import margin_bars, png, ticks
+from boundlab.commands.cuts import line_cuts
+from boundlab.commands.report import SHOWN, page, write_report
 
 VOID = {"meta", "img", "input", "br", "link"}
 EVIL = "<script>alert('&\"')</script>"

@@ -135,7 +135,7 @@ def _copied(args: tuple[Any, ...], kwargs: dict[str, Any], repeat: bool) -> tupl
 
 def _export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     modes = {name: module.training for name, module in model.named_modules()}
-    with warnings.catch_warnings(), _masks_as_given():
+    with warnings.catch_warnings(), _masks_as_given(), _quiet():
         warnings.simplefilter("ignore")
         try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -155,6 +155,18 @@ def _masks_as_given() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = original
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch logs a failed attempt as an error; ours becomes an exception, or another attempt."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _explain(error: Exception) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from boundlab.certificates import Certification, Row
-from boundlab.charts import cut_chart, margin_bars, number, png
-from boundlab.cuts import Cut
-from boundlab.files import write_atomically
+from boundlab.commands.certificates import Certification, Row
+from boundlab.commands.charts import cut_chart, margin_bars, number, png
+from boundlab.commands.cuts import Cut
+from boundlab.commands.files import write_atomically
 from boundlab.version import VERSION
 
 SHOWN = 200

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from boundlab.certificates import Certification, Run, Task
+from boundlab.commands.certificates import Certification, Run, Task
+from boundlab.commands.ledger import Ledger, fingerprint
 from boundlab.errors import ArgumentError
-from boundlab.ledger import Ledger, fingerprint
 from boundlab.methods.engine import METHODS
 from boundlab.net import Net, capture
 from boundlab.regions import L1, L2, Linf, Region

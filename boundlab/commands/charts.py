@@ -15,7 +15,7 @@ from html import escape
 import numpy as np
 from torch import Tensor
 
-from boundlab.cuts import Cut
+from boundlab.commands.cuts import Cut
 
 
 def png(image: Tensor, low: float, high: float) -> str | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundlab.certificates import Certification
-from boundlab.certify import outputs, region_around
+from boundlab.commands.certificates import Certification
+from boundlab.commands.certify import outputs, region_around
 from boundlab.errors import BoundlabError
 from boundlab.net import Net
 
