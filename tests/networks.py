@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,17 @@ class Case:
     def inputs(self, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(seed)
         return tuple(self.low + (self.high - self.low) * torch.rand(batch, *shape, generator=generator, dtype=self.dtype) for shape in self.shapes)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Networks this small only lose time to more threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def stir(model: nn.Module) -> nn.Module:

@@ -35,20 +35,21 @@ class Applied(nn.Module):
 @dataclass(frozen=True, eq=False)
 class Case:
     """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it fixes the batch size,
-    so it is captured alone."""
+    so it is captured alone. batched: False if its input has no batch dimension."""
 
     model: nn.Module
     shape: tuple[int, ...]
     low: float = -math.inf
     high: float = math.inf
     alone: bool = False
+    batched: bool = True
 
 
-def _case(entry: Any, shape: tuple[int, ...], low: float, high: float, alone: bool) -> Case:
+def _model(entry: Any) -> nn.Module:
     if isinstance(entry, nn.Module):
-        return Case(entry.eval(), shape, low, high, alone)
+        return entry.eval()
     function, *constants = entry if isinstance(entry, tuple) else (entry,)
-    return Case(Applied(function, *constants), shape, low, high, alone)
+    return Applied(function, *constants)
 
 
 CASES: dict[str, Case] = {}
@@ -57,16 +58,10 @@ ELEMENTWISE: set[str] = set()
 
 
 def add(
-    shape: tuple[int, ...],
-    table: Mapping[str, Any],
-    low: float = -math.inf,
-    high: float = math.inf,
-    *,
-    elementwise: bool = False,
-    alone: bool = False,
+    shape: tuple[int, ...], table: Mapping[str, Any], low: float = -math.inf, high: float = math.inf, *, elementwise: bool = False, **kind: bool
 ) -> None:
     assert not set(table) & set(CASES), set(table) & set(CASES)
-    CASES.update({name: _case(entry, shape, low, high, alone) for name, entry in table.items()})
+    CASES.update({name: Case(_model(entry), shape, low, high, **kind) for name, entry in table.items()})
     ELEMENTWISE.update(table if elementwise else ())
 
 
@@ -145,6 +140,7 @@ def fill() -> None:
     elementwise()
     two_variables()
     reductions_and_blocks()
+    seldom()
 
 
 # -- linear and shape --------------------------------------------------------------------------------------------------
@@ -196,7 +192,9 @@ def linear_and_shape() -> None:
         "gather": (lambda x, i: torch.gather(x, 1, i.expand(x.shape[0], 3)), torch.tensor([[4, 4, 0]])),
         "scatter": (lambda x, i: torch.zeros_like(x).scatter(1, i.expand(x.shape[0], 3), x[:, :3]), torch.tensor([[4, 2, 0]])),
         "scatter_add": (lambda x, i: x.scatter_add(1, i.expand(x.shape[0], 3), x[:, :3]), torch.tensor([[4, 4, 0]])),
-        "index_copy, index_add": (lambda x, i: x.index_copy(1, i, -x[:, :2]), torch.tensor([3, 1])),
+        "scatter, value": (lambda x, i: x.scatter(1, i.expand(x.shape[0], 3), 1.5), torch.tensor([[4, 2, 0]])),
+        "index_copy": (lambda x, i: x.index_copy(1, i, -x[:, :2]), torch.tensor([3, 1])),
+        "index_add": (lambda x, i: x.index_add(1, i, x[:, :3], alpha=-2), torch.tensor([3, 3, 1])),
         "flip": lambda x: x.flip(1) - torch.fliplr(x) * 2,
         "roll": lambda x: x.roll(2, 1) - x.roll(-1, 1),
         "cumsum": lambda x: x.cumsum(1),
@@ -707,7 +705,6 @@ def reductions_and_blocks() -> None:
         "LSTM": nn.LSTM(4, 3, batch_first=True),
         "LSTM, two layers": nn.LSTM(4, 2, 2, batch_first=True, bidirectional=True),
         "LSTM, no bias": nn.LSTM(4, 2, bias=False, batch_first=True),
-        "LSTM, projected": nn.LSTM(4, 3, batch_first=True, proj_size=2),
         "GRU": nn.GRU(4, 3, batch_first=True),
         "GRU, two layers": nn.GRU(4, 2, 2, batch_first=True, bidirectional=True),
         "RNN": nn.RNN(4, 3, batch_first=True),
@@ -721,6 +718,75 @@ def reductions_and_blocks() -> None:
         "RNNCell": Cell(nn.RNNCell(3, 2)),
         "RNNCell, relu": Cell(nn.RNNCell(3, 2, nonlinearity="relu", bias=False)),
     })  # fmt: skip
+
+
+# -- operators that one must call by their own names, and values without a batch ------------------------------------------
+
+
+def seldom() -> None:
+    aten = torch.ops.aten
+    add((6,), {
+        "_softmax": lambda x: aten._softmax(x, 1, False),
+        "_log_softmax": lambda x: aten._log_softmax(x, 1, False),
+        "_safe_softmax": lambda x: aten._safe_softmax(x, 1),
+        "_unsafe_view": lambda x: aten._unsafe_view(x, [x.shape[0], 2, 3]),
+        "alias": lambda x: aten.alias(x) * 2,
+        "constant_pad_nd": lambda x: aten.constant_pad_nd(x, [1, 2], 2.5),
+        "bitwise": lambda x: torch.where(torch.bitwise_and(x > 0, torch.bitwise_not(x > 1)), x, 0.5),
+        "bitwise_or, bitwise_xor": lambda x: torch.where(torch.bitwise_or(x > 1, torch.bitwise_xor(x > -1, x > 0)), x, 0.5),
+        "comparisons by other names": lambda x: (torch.greater(x, 0.1).to(x.dtype) + torch.greater_equal(x, x.flip(1)).to(x.dtype) * 2
+                                                 + torch.less(x, 0.2).to(x.dtype) * 4 + torch.less_equal(x, -0.1).to(x.dtype) * 8),
+        "fix": torch.fix,
+        "log_sigmoid_forward": lambda x: aten.log_sigmoid_forward(x)[0],
+        "flipud, vstack, t": lambda x: torch.vstack([torch.flipud(x.t()), -x.t()]).t(),
+        "diagonal_scatter": lambda x: torch.diagonal_scatter(x[:, :4].reshape(-1, 2, 2), x[:, 4:], 0, 1, 2),
+        "norm.ScalarOpt_dim": lambda x: aten.norm.ScalarOpt_dim(x, 3, [1]),
+        "clamp_min.Tensor": (lambda x, w: aten.clamp_min(x, w), (6,)),
+        "div by a number": lambda x: aten.div.Scalar(x, 2.5) + aten.true_divide.Scalar(x, -2.0),
+        "div by other names": (lambda x, w: torch.divide(x, w.abs() + 1) + torch.divide(x, 2.5, rounding_mode="floor"), (6,)),
+        "div.Scalar_mode": lambda x: aten.div.Scalar_mode(x, 2.5, rounding_mode="trunc"),
+        "nll_loss by its own name": (lambda x, y: aten.nll_loss(x, y.expand(x.shape[0]), None, 0, -100), torch.tensor([2])),
+        "masked_select": (lambda x, m: torch.masked_select(x, m.expand(x.shape[0], 6)).reshape(x.shape[0], -1), torch.ones(1, 6, dtype=torch.bool)),
+    })  # fmt: skip
+    add((2, 7), {
+        "_pad_circular": lambda x: aten._pad_circular(x, [2, 1]),
+        "reflection_pad1d": lambda x: aten.reflection_pad1d(x, [2, 1]),
+        "replication_pad1d": lambda x: aten.replication_pad1d(x, [2, 1]),
+        "convolution": (lambda x, w, b: aten.convolution(x, w, b, [2], [1], [2], False, [0], 1), (3, 2, 2), (3,)),
+        "convolution, transposed": (lambda x, w: aten.convolution(x, w, None, [2], [1], [1], True, [1], 1), (2, 3, 2)),
+    })  # fmt: skip
+    add((2, 5, 5), {
+        "_adaptive_avg_pool2d": lambda x: aten._adaptive_avg_pool2d(x, [2, 3]),
+        "reflection_pad2d": lambda x: aten.reflection_pad2d(x, [2, 1, 0, 3]),
+        "replication_pad2d": lambda x: aten.replication_pad2d(x, [2, 1, 0, 3]),
+    })  # fmt: skip
+    add((2, 3, 3, 3), {
+        "_adaptive_avg_pool3d": lambda x: aten._adaptive_avg_pool3d(x, [2, 3, 1]),
+        "reflection_pad3d": lambda x: aten.reflection_pad3d(x, [2, 1, 0, 1, 0, 0]),
+        "replication_pad3d": lambda x: aten.replication_pad3d(x, [2, 1, 0, 1, 0, 0]),
+    })  # fmt: skip
+    add((3, 3), {
+        "whole, dot": lambda x: torch.dot(x[0], x[1]),
+        "whole, outer": lambda x: torch.outer(x[0], x[1]),
+        "whole, outer with a constant": (lambda x, w: torch.outer(x[0], w) + torch.outer(w, x[1]), (3,)),
+        "whole, inner": lambda x: torch.inner(x, x[0]) + torch.inner(x[1], x[2]),
+        "whole, inner of matrices": lambda x: torch.inner(x, x.flip(1)),
+        "whole, matmul": lambda x: x @ x + x @ x[0] + x[1] @ x,
+        "whole, linear": lambda x: torch.nn.functional.linear(x, x, x[0]),
+        "whole, diag": lambda x: torch.diag(x) + torch.diag(torch.diag(x), 1)[0, 1:],
+        "whole, trace": torch.trace,
+        "whole, take": (lambda x, i: torch.take(x, i), torch.tensor([[0, 5], [5, 8]])),
+        "whole, max": lambda x: x.max() - x.min(),
+        "whole, std": lambda x: x.std() + x.var(),
+        "whole, norm": lambda x: x.norm() + torch.ops.aten.norm.Scalar(x, 3) + torch.linalg.norm(x),
+        "whole, sums": lambda x: x.sum() + x.mean() + x.logsumexp((0, 1)),
+        "whole, losses": (lambda x, y: F.cross_entropy(x, y) + F.nll_loss(x, y, reduction="sum") + F.mse_loss(x, x.t()), torch.tensor([0, 2, 1])),
+        "whole, cross_entropy": (lambda x, y, w: F.cross_entropy(x, y, w, label_smoothing=0.1, ignore_index=1), torch.tensor([0, 2, 1]), (3,)),
+        "whole, einsum": lambda x: torch.einsum("ij,jk->ki", x, x),
+        "whole, einsum outer": lambda x: torch.einsum("i,j->ij", x[0], x[1]),
+        "whole, masked_select": (lambda x, m: torch.masked_select(x, m), torch.eye(3, dtype=torch.bool)),
+        "whole, softmax": lambda x: x.softmax(0),
+    }, batched=False)  # fmt: skip
 
 
 def _scrambled(layer: nn.Module) -> nn.Module:

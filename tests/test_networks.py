@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 import boundlab as bl
 from tests.contract import METHODS, assert_inside, check_sound, members, slack
-from tests.networks import NETWORKS
+from tests.networks import NETWORKS, one_thread
 
 SLOW = frozenset(
     (
@@ -23,7 +24,12 @@ SLOW = frozenset(
     )
 )  # fmt: skip
 """Variants of networks that the ordinary run has in another form."""
-ROUNDED = frozenset(("forward", "forward+backward"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _threads() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 def named(names: Iterable[str]) -> list[Any]:
@@ -89,10 +95,8 @@ def test_bounds_hold(name: str) -> None:
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_bounds_hold_for_wide_regions(name: str) -> None:
     model, net = captured(name)
-    try:
-        check_sound(model, boxes(name, 2, scale=20.0), net=net, count=6)
-    except bl.DomainError as error:
-        assert name == "rational", error  # its square root
+    scale = 5.0 if name == "rational" else 20.0  # its square root and logarithm need positive arguments
+    check_sound(model, boxes(name, 2, scale), net=net, count=6)
 
 
 @pytest.mark.parametrize("name", named(NETWORKS))
@@ -201,9 +205,10 @@ def test_margins(name: str, method: str) -> None:
     eye = torch.eye(classes)
     spec = eye[labels][:, None] - eye[others]
     assert_equal(margins, net.bounds(*regions, spec=spec, method=method, sides="lower").lower, "margins as a specification")
-    bounds = net.bounds(*regions, method=method)
-    apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
-    assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
+    if name != "softmax":  # behind a linear layer the difference is never looser than the two bounds apart
+        bounds = net.bounds(*regions, method=method)
+        apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
+        assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
     for (point,) in zip(members(regions[0], 6, 0), strict=True):
         with torch.no_grad():
             value = model(point)
@@ -288,16 +293,19 @@ class Doubled(nn.Module):
         return torch.relu((x.double() * 2 - 1).exp().float() - 1)
 
 
-STYLES: dict[str, nn.Module] = {"truth-values": Masked(), "overwritten": Overwritten(), "double": Doubled()}
+STYLES: dict[str, nn.Module] = {"truth-values": Masked(), "double": Doubled()}
 
 
 @pytest.mark.parametrize("name", STYLES)
 def test_styles(name: str) -> None:
     x = torch.tensor([[0.4, 0.6, 0.2], [0.9, 0.1, 0.5]])
-    try:
-        check_sound(STYLES[name], (bl.Linf(x, 0.3),))
-    except bl.UnsupportedOperator:
-        assert name == "overwritten"  # refused, or right
+    check_sound(STYLES[name], (bl.Linf(x, 0.3),), nodes=name != "double")  # its nodes hold single precision rounding
+
+
+def test_overwriting_by_value_is_right_or_refused() -> None:
+    x = torch.tensor([[0.4, 0.6, 0.2], [0.9, 0.1, 0.5]])
+    with contextlib.suppress(bl.UnsupportedOperator):
+        check_sound(Overwritten(), (bl.Linf(x, 0.3),))
 
 
 def test_padding_of_a_maximum_costs_nothing() -> None:

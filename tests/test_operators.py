@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 import boundlab as bl
 from boundlab.graph import Ref
+from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from tests.contract import METHODS, assert_inside, check_sound, slack
 from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Case
 
@@ -75,7 +77,8 @@ def _captured(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, Captured 
     """Each case and its net; if one of them cannot be captured, the halves are tried."""
     bundle = Bundle(names, dtype)
     try:
-        net = bl.capture(bundle, region(CASES[names[0]], dtype).centre)
+        case = CASES[names[0]]
+        net = bl.capture(bundle, centre(case, dtype), batched=None if case.batched else False)
     except Exception as error:  # whatever it is, it belongs to one case
         if len(names) == 1:
             return {names[0]: error}
@@ -101,7 +104,8 @@ def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
     """Samples near zero and away from it, in turn, inside the range of the case."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(BATCH, *case.shape, generator=generator, dtype=torch.float64)
-    near = (torch.arange(BATCH) % 2 == 0).reshape(-1, *[1] * len(case.shape))
+    x = x if case.batched else x[0]
+    near = (torch.arange(len(x)) % 2 == 0).reshape(-1, *[1] * (x.dim() - 1))
     return torch.where(near, 0.2 * x, 1.5 * x + 2 * x.sign()).clamp(case.low, case.high).to(dtype)
 
 
@@ -109,20 +113,21 @@ def valid_range(case: Case) -> tuple[float | None, float | None]:
     return (None if case.low == -torch.inf else case.low), (None if case.high == torch.inf else case.high)
 
 
-def radii(dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+def radii(case: Case, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """One per sample: every radius for samples near zero and away from it."""
-    return torch.tensor(RADII, dtype=dtype)[torch.arange(BATCH) // 2 % len(RADII)] * scale
+    eps = torch.tensor(RADII, dtype=dtype)[torch.arange(BATCH) // 2 % len(RADII)]
+    return scale * (eps if case.batched else eps[2])
 
 
 def region(case: Case, dtype: torch.dtype, seed: int = 0, scale: float = 1.0) -> bl.Region:
-    return bl.Linf(centre(case, dtype, seed), radii(dtype, scale), *valid_range(case))
+    return bl.Linf(centre(case, dtype, seed), radii(case, dtype, scale), *valid_range(case))
 
 
 def ball(kind: str, case: Case, dtype: torch.dtype, seed: int = 0) -> bl.Region:
     """Another set of the same size."""
-    x, eps, ends = centre(case, dtype, seed), radii(dtype), valid_range(case)
+    x, eps, ends = centre(case, dtype, seed), radii(case, dtype), valid_range(case)
     some = torch.arange(x.numel()).reshape(x.shape) % 3 == 0
-    wide = eps.reshape(-1, *[1] * len(case.shape)).expand(x.shape)
+    wide = eps.reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
     if kind == "L0":
         return bl.L0(x, 2, max(case.low, -1.5), min(case.high, 1.5))
     if kind == "box":  # lopsided, every third element fixed
@@ -212,7 +217,11 @@ def intervals(case: Case, dtype: torch.dtype, count: int, seed: int = 0) -> bl.B
 
 @dtypes
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE))
-def test_dense_grid(name: str, dtype: torch.dtype, count: int = 60, seed: int = 0) -> None:
+def test_dense_grid(name: str, dtype: torch.dtype) -> None:
+    attack_on_grid(name, dtype, count=60, seed=0)
+
+
+def attack_on_grid(name: str, dtype: torch.dtype, count: int, seed: int) -> None:
     """Intervals and lines of an elementwise function hold on a grid in hundreds of intervals."""
     model, net = captured(name, dtype)
     box = intervals(CASES[name], dtype, count, seed)
@@ -264,7 +273,7 @@ def test_sound_in_other_sets_deep(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", sorted(ELEMENTWISE))
 def test_dense_grid_deep(name: str, dtype: torch.dtype) -> None:
     for seed in (1, 2, 3):
-        test_dense_grid(name, dtype, count=1000, seed=seed)
+        attack_on_grid(name, dtype, count=1000, seed=seed)
 
 
 # -- perturbed parameters, and two inputs ----------------------------------------------------------------------------------
@@ -306,7 +315,7 @@ PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "mul, parameters alone": (Weighted(lambda x, v, w: x + (v * w).sum(), (3,), (3,)), (3,)),
     "mm": (Weighted(torch.mm, (3, 3)), (3,)),
     "matmul, left": (Weighted(lambda x, w: w @ x.unsqueeze(-1), (3, 3)), (3,)),
-    "matmul, batched": (Weighted(lambda x, w: x.unsqueeze(1) @ w, (2, 3, 3)), (3,)),
+    "matmul, batched": (Weighted(lambda x, w: x[:, None, None] @ w, (2, 3, 3)), (3,)),
     "mv": (Weighted(torch.mv, (3,)), (3,)),
     "dot": (Weighted(lambda x, v, w: x * torch.dot(v, w), (3,), (3,)), (3,)),
     "inner": (Weighted(torch.inner, (3, 3)), (3,)),
@@ -389,3 +398,56 @@ def test_two_inputs(name: str, kinds: tuple[str, str]) -> None:
     x, y = (torch.randn(6, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     sets = {"Linf": lambda t: bl.Linf(t, 0.5), "L2": lambda t: bl.L2(t, 0.8), "L1": lambda t: bl.L1(t, 1.0), "fixed": lambda t: t}
     check_sound(TWO[name], tuple(sets[kind](t) for kind, t in zip(kinds, (x, y), strict=True)), count=16)
+
+
+# -- is everything covered? ----------------------------------------------------------------------------------------------
+
+VALUES: dict[Any, tuple[Any, ...]] = {
+    aten._native_batch_norm_legit.no_stats: (torch.randn(4, 3), torch.rand(3), torch.rand(3), True, 0.1, 1e-5),
+    aten.batch_norm.default: (torch.randn(4, 3), torch.rand(3), torch.rand(3), torch.rand(3), torch.rand(3), False, 0.1, 1e-5, False),
+    aten.floor_divide.default: (torch.tensor([49.0, 98.0, -3.0, 7.5]), 49.0),
+    aten.std.default: (torch.randn(4, 3),),
+    aten.var.default: (torch.randn(4, 3), False),
+    aten.embedding.default: (torch.randn(5, 3), WORDS),
+}
+"""Compositions that no case reaches -> arguments for which they must equal their operator."""
+
+NO_CASE = {
+    "torch.export takes it apart": (
+        "atleast_1d atleast_2d broadcast_to chunk expand_as flatten hardshrink mT movedim narrow numpy_T ravel reshape_as softshrink swapaxes "
+        "tensor_split to unflatten view_as"
+    ),
+    "it only copies, so capture leaves it out": "alias alpha_dropout clone contiguous dropout feature_alpha_dropout feature_dropout lift_fresh_copy positive",
+    "capture reads it as reshape": "_unsafe_view view.default",
+    "train mode: tested with whole networks": "_native_batch_norm_legit_functional.default",
+}
+"""Registered operators that no graph or exported program contains, with the reason."""
+
+
+@pytest.mark.parametrize("op", VALUES, ids=str)
+def test_composition_equals_its_operator(op: Any) -> None:
+    expected = op(*VALUES[op])
+    found = COMPOSITIONS[op](*VALUES[op])
+    for a, b in zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True):
+        if b.numel() and a.shape == b.shape:
+            torch.testing.assert_close(a, b)
+    torch.testing.assert_close(pytree.tree_leaves(found)[0], pytree.tree_leaves(expected)[0])
+
+
+def test_every_registered_operator_is_tested() -> None:
+    """Rules are found in captured graphs, compositions in exported programs before they are taken apart."""
+    seen: set[Any] = set(VALUES)
+    for names in set(_groups().values()):
+        for found in _captured(names, torch.float64).values():
+            if not isinstance(found, Exception):
+                seen |= {node.op for node in found[1].graph.nodes.values()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of its own constants while it exports
+            program = torch.export.export(Bundle(names, torch.float64), (centre(CASES[names[0]], torch.float64),)).run_decompositions({})
+        seen |= {node.target for node in program.graph.nodes}
+    for net in _NETS.values():
+        seen |= {node.op for node in net.graph.nodes.values()}
+    seen |= {getattr(op, "overloadpacket", op) for op in seen}
+    excused = {f"aten.{name}" for names in NO_CASE.values() for name in names.split()}
+    missing = {str(op) for op in (*RULES, *COMPOSITIONS) if op not in seen} - excused
+    assert not missing, f"operators without a case: {sorted(missing)}"

@@ -140,6 +140,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
     bounds = [through_affine_tail(analysis, target, rows)]
     if answer.forms is not None:
         bounds.append(_forward_rows(answer.forms, node, rows))
+        bounds.append(_interval_rows(analysis, node, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
     if answer.method != "ibp" and answer.method != "forward":
         step = backward.chunk_size(analysis, target)
         bounds.append(torch.cat([backward.lower_bounds(analysis, target, part) for part in rows.split(step)]))
@@ -154,15 +155,20 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
     tight as bounding the output first. Ends at nodes that are not affine and takes their intervals."""
     bent = lambda name: analysis.rules[name].nonlinear(analysis.calls[name]) or not analysis.interval(name).dtype.is_floating_point
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
-    samples = bias.shape[1]
     for name, part in ends.items():
         if name in analysis.regions:
             bias = bias + analysis.regions[name].minimum(part)
             continue
-        x, layout = analysis.interval(name), analysis.graph.nodes[name].layout
-        least = part.clamp(min=0) * x.lower + part.clamp(max=0) * x.upper
-        bias = bias + (least.flatten(2).sum(2) if layout is None and least.dim() > 2 else least if layout is None else layout.sum(least, samples))
+        bias = bias + _interval_rows(analysis, analysis.graph.nodes[name], part, analysis.interval(name))
     return bias
+
+
+def _interval_rows(analysis: Analysis, node: Node, rows: Tensor, x: Interval) -> Tensor:
+    """The least value of <rows, x> for x in an interval: (rows, samples)."""
+    least = rows.clamp(min=0) * x.lower + rows.clamp(max=0) * x.upper
+    if node.layout is not None:
+        return node.layout.sum(least, analysis.samples)
+    return least.flatten(2).sum(2) if least.dim() > 2 else least
 
 
 def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:

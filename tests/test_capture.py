@@ -1,0 +1,583 @@
+"""Capturing: batches, inputs, outputs, state, modes, saved programs, and operators that mix samples."""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import boundlab as bl
+from tests.contract import METHODS, check_point, check_sound, slack
+from tests.networks import NETWORKS, one_thread, stir
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _threads() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def assert_close(a: Tensor, b: Tensor, factor: float = 3.0) -> None:
+    assert a.shape == b.shape
+    assert (a - b).detach().abs().max() <= factor * slack(a.detach(), b.detach())
+
+
+def perceptron(inputs: int = 3, outputs: int = 2) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, 4), nn.ReLU(), nn.Linear(4, outputs))
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", [1, 2, 3, 4])
+def test_free_batch_size(example: int) -> None:
+    model = perceptron()
+    net = bl.capture(model, torch.rand(example, 3))
+    x = torch.rand(6, 3)
+    whole = net.bounds(bl.Linf(x, 0.1))
+    for batch in (1, 2, 5):
+        part = net.bounds(bl.Linf(x[:batch], 0.1))
+        assert_close(part.lower, whole.lower[:batch])
+        assert_close(part.upper, whole.upper[:batch])
+    assert net.bounds(bl.Linf(x[:0], 0.1)).lower.shape == (0, 2)
+
+
+def test_batch_size_that_equals_another_dimension() -> None:
+    """Neither the example nor a later batch may be taken for features, heads or time of the same size."""
+    case = NETWORKS["attention-by-hand"]
+    model = case.model()
+    reference = bl.capture(model, *case.inputs(2)).bounds(bl.Linf(case.inputs(5)[0], case.eps))
+    for example in (3, 4, 6):
+        net = bl.capture(model, *case.inputs(example))
+        bounds = net.bounds(bl.Linf(case.inputs(5)[0], case.eps))
+        assert_close(bounds.lower, reference.lower)
+
+
+UNBATCHED: dict[str, tuple[Callable[[], Callable[[Tensor], Tensor]], tuple[int, ...], bool | None]] = {
+    "features": (perceptron, (3,), None),
+    "features, said": (perceptron, (3,), False),
+    "image": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 6, 6), None),
+    "image, said": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh()), (2, 4, 4), False),
+    "sequence, said": (lambda: NETWORKS["graph"].model(), (4, 3), False),
+    "sequence of an lstm": (lambda: First(nn.LSTM(3, 2)), (4, 3), None),
+    "time first": (lambda: First(nn.GRU(3, 2)), (3, 2, 3), False),
+    "mixing samples, said": (lambda: Centred(), (4, 3), False),
+}
+
+
+class First(nn.Module):
+    """The first of a module's outputs."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x)[0]
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x - x.mean(0)) @ x.T
+
+
+@pytest.mark.parametrize("name", UNBATCHED)
+def test_unbatched_inputs(name: str) -> None:
+    build, shape, batched = UNBATCHED[name]
+    model, x = build(), torch.rand(shape)
+    net = bl.capture(model, x, batched=batched)
+    assert not net.graph.batched
+    check_sound(model, (bl.Linf(x, 0.05),), net=net, count=4)
+    check_sound(model, (bl.L2(x, 0.1),), net=net, count=4)
+    size = model(x).numel()
+    spec = net.bounds(bl.Linf(x, 0.05), spec=torch.eye(size)[:2])
+    plain = net.bounds(bl.Linf(x, 0.05))
+    assert spec.lower.shape == (2,)
+    assert_close(spec.lower, plain.lower.flatten()[:2])
+
+
+def test_margins_without_a_batch() -> None:
+    model, x = perceptron(outputs=4), torch.rand(3)
+    alone = bl.capture(model, x).margins(bl.Linf(x, 0.1), torch.tensor(2))
+    batch = bl.capture(model, x[None]).margins(bl.Linf(x[None], 0.1), torch.tensor([2]))
+    assert_close(alone, batch[0])
+
+
+class Fixed(nn.Module):
+    """A batch size written into the code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = perceptron(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x.view(4, -1))
+
+
+def test_fixed_batch_size(caplog: pytest.LogCaptureFixture) -> None:
+    model, x = Fixed(), torch.rand(4, 2, 3)
+    with caplog.at_level(logging.WARNING, logger="boundlab"):
+        net = bl.capture(model, x)
+    assert any("batch" in record.getMessage() and "4" in record.getMessage() for record in caplog.records if record.name == "boundlab")
+    assert "free batch" not in repr(net)
+    free = bl.capture(lambda x: model.body(x.flatten(1)), x)
+    for method in METHODS:
+        bounds, reference = (n.bounds(bl.Linf(x, 0.1), method=method) for n in (net, free))
+        assert_close(bounds.lower, reference.lower)
+        assert_close(bounds.upper, reference.upper)
+    per_sample = net.bounds(bl.Linf(x, torch.tensor([0.0, 0.1, 0.2, 0.3])))
+    assert_close(per_sample.lower[0], model(x)[0])
+    assert net.margins(bl.Linf(x, 0.1), torch.tensor([0, 1, 0, 1])).shape == (4, 1)
+    with pytest.raises(bl.ArgumentError, match="shape"):
+        net.bounds(bl.Linf(torch.rand(3, 2, 3), 0.1))
+
+
+class TimeFirst(nn.Module):
+    """Batch in dimension 1 inside, and in the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.fc = nn.MultiheadAttention(4, 2), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.transpose(0, 1)
+        return self.fc(self.attention(x, x, x, need_weights=False)[0])
+
+
+class MergedOutput(nn.Module):
+    """Samples and time merged in dimension 0 of the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = perceptron()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x.flatten(0, 1))
+
+
+@pytest.mark.parametrize(("build", "dim"), [(TimeFirst, 1), (MergedOutput, 0)])
+def test_batch_elsewhere_than_in_dimension_0(build: Callable[[], nn.Module], dim: int) -> None:
+    model = build()
+    x = torch.rand(3, 2, 4 if build is TimeFirst else 3)
+    net = bl.capture(model, x)
+    check_sound(model, (bl.Linf(x, 0.05),), net=net, count=4)
+    whole, alone = net.bounds(bl.Linf(x, 0.05)), net.bounds(bl.Linf(x[1:2], 0.05))
+    assert_close(whole.lower.select(1, 1) if dim else whole.lower[2:4], alone.lower.select(1, 0) if dim else alone.lower)
+    spec = net.bounds(bl.Linf(x, 0.05), spec=torch.eye(6 if dim else 4)[:2])
+    flat = whole.lower.transpose(0, 1).flatten(1) if dim else whole.lower.reshape(3, -1)
+    assert_close(spec.lower, flat[:, :2])
+
+
+def test_integer_inputs_that_are_all_alike() -> None:
+    """The example says nothing of where the samples lie: the shapes do."""
+
+    class Tokens(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.fc = nn.Embedding(5, 4), nn.Linear(4, 2)
+
+        def forward(self, t: Tensor) -> Tensor:
+            h = torch.relu(self.embed(t)).reshape(-1, 4)
+            return self.fc(h).reshape(t.shape[0], -1)
+
+    model, other = Tokens(), torch.tensor([[1, 2, 3], [4, 0, 2]])
+    net = bl.capture(model, torch.zeros(2, 3, dtype=torch.long))
+    bounds = net.bounds(other, perturb={"fc.weight": bl.Linf(eps=0.0)})
+    assert_close(bounds.lower, model(other))
+
+
+def test_elements_that_nothing_changes() -> None:
+    """Dead units hide where the samples lie; that is no reason to refuse the model."""
+    model = Dead()
+    x = torch.rand(4, 3)
+    check_point(model, x)
+    check_sound(model, (bl.Linf(x, 0.1),), count=4)
+
+
+class Dead(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x - 1000).reshape(-1, 1).exp().reshape(x.shape[0], -1) + x
+
+
+# -- inputs and outputs ------------------------------------------------------------------------------------------------
+
+
+class Keywords(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 2), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor, *, y: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        out = torch.relu(self.a(x))
+        out = out if y is None else out * self.b(y)
+        return scale * out
+
+
+def test_keyword_arguments() -> None:
+    model, x, y = Keywords(), torch.rand(2, 3), torch.rand(2, 2)
+    net = bl.capture(model, x, y=y, scale=3.0)
+    for method in METHODS:
+        point = net.bounds(bl.Linf(x, 0.0), y=bl.Linf(y, 0.0), scale=3.0, method=method)
+        assert_close(point.lower, model(x, y=y, scale=3.0), 10)
+        bounds = net.bounds(bl.Linf(x, 0.1), y=bl.Linf(y, 0.1), scale=3.0, method=method)
+        for _ in range(10):
+            value = model(x + 0.2 * torch.rand_like(x) - 0.1, y=y + 0.2 * torch.rand_like(y) - 0.1, scale=3.0)
+            assert (bounds.lower <= value + 1e-5).all()
+            assert (value <= bounds.upper + 1e-5).all()
+    assert_close(bl.capture(model, x).bounds(bl.Linf(x, 0.0)).lower, model(x))
+    with pytest.raises(bl.ArgumentError):
+        net.bounds(bl.Linf(x, 0.1), y=y)
+
+
+@pytest.mark.parametrize("value", [5.0, 2])
+def test_arguments_that_are_not_tensors_are_fixed(value: float) -> None:
+    """A number is part of the captured graph: another one must be refused, never ignored."""
+    model, x = Keywords(), torch.rand(2, 3)
+    net = bl.capture(model, x, scale=3.0)
+    with pytest.raises(bl.ArgumentError, match="scale"):
+        net.bounds(bl.Linf(x, 0.1), scale=value)
+
+
+def test_inputs_in_lists_and_dicts() -> None:
+    x, y = torch.rand(2, 3), torch.rand(2, 3)
+    net = bl.capture(lambda pair: pair[0] * pair[1], [x, y])
+    assert_close(net.bounds([bl.Linf(x, 0.0), y]).lower, x * y)
+    net = bl.capture(lambda named: named["a"] - named["b"], {"a": x, "b": y})
+    assert_close(net.bounds({"a": bl.Linf(x, 0.1), "b": bl.Linf(y, 0.2)}).lower, x - y - 0.3)
+
+
+OTHERS = {"matrix": (3, 2), "matrix as long as the batch": (3, 4), "number": (), "one number": (1,)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("perturbed", [False, True])
+def test_second_input_without_a_batch(name: str, perturbed: bool) -> None:
+    shape = OTHERS[name]
+    f = (lambda x, w: torch.tanh(x @ w)) if len(shape) == 2 else (lambda x, w: torch.tanh(x * w))
+    x, w = torch.rand(3 if "long" in name else 4, 3), torch.rand(shape)
+    net = bl.capture(f, x, w)
+    check_sound(f, (bl.Linf(x, 0.1), bl.Linf(w, 0.1) if perturbed else w), net=net, count=4)
+
+
+OUTPUTS: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] = {
+    "tuple": (lambda x: (x.relu(), 2 * x), lambda out: out[1]),
+    "list": (lambda x: [x.relu(), 2 * x], lambda out: out[1]),
+    "dict": (lambda x: {"a": x.relu(), "b": {"c": 2 * x}}, lambda out: out["b"]["c"]),
+    "input itself": (lambda x: (x, 2 * x), lambda out: out[1]),
+    "twice the same": (lambda x: [2 * x] * 2, lambda out: out[0]),
+    "constant": (lambda x: (torch.ones(3), 2 * x), lambda out: out[1]),
+    "none and numbers": (lambda x: (None, 3, 2 * x), lambda out: out[2]),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs(name: str) -> None:
+    f, pick = OUTPUTS[name]
+    x = torch.rand(2, 3) - 0.5
+    net = bl.capture(f, x)
+    for method in METHODS:
+        bounds = net.bounds(bl.Linf(x, 0.1), method=method)
+        assert isinstance(bounds, type(f(x)))
+        assert_close(pick(bounds).lower, 2 * x - 0.2)
+        assert_close(pick(bounds).upper, 2 * x + 0.2)
+    with pytest.raises(bl.ArgumentError):
+        net.bounds(bl.Linf(x, 0.1), spec=torch.eye(3))
+
+
+def test_truth_values_as_output() -> None:
+    x = torch.tensor([[0.2, 0.5, 0.8]])
+    bounds = bl.capture(lambda x: x > 0.5, x).bounds(bl.Linf(x, 0.1))
+    assert bounds.lower.tolist() == [[False, False, True]]
+    assert bounds.upper.tolist() == [[False, True, True]]
+    assert "Bounds" in repr(bounds)
+
+
+def test_wrong_inputs_are_refused() -> None:
+    x = torch.rand(2, 3)
+    net = bl.capture(perceptron(), x)
+    for entry in (torch.rand(2, 4), torch.rand(3), x.double()):
+        with pytest.raises(bl.ArgumentError):
+            net.bounds(bl.Linf(entry, 0.1))
+    with pytest.raises(bl.ArgumentError):
+        net.bounds(x)
+    with pytest.raises(bl.ArgumentError):
+        net.bounds(bl.Linf(x, 0.1), x)
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+def test_training_needs_no_new_capture() -> None:
+    model, x = perceptron(), torch.rand(4, 3)
+    net = bl.capture(model, x)
+    before = net.bounds(bl.Linf(x, 0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    (-net.margins(bl.Linf(x, 0.1), torch.zeros(4, dtype=torch.long))).sum().backward()
+    optimizer.step()
+    after = net.bounds(bl.Linf(x, 0.1))
+    assert (after.lower - before.lower).abs().max() > 1e-3
+    assert_close(after.lower, bl.capture(model, x).bounds(bl.Linf(x, 0.1)).lower)
+    assert_close(net.bounds(bl.Linf(x, 0.0)).lower, model(x))
+
+
+def test_a_replaced_parameter_is_seen() -> None:
+    model, x = perceptron(), torch.rand(2, 3)
+    net = bl.capture(model, x)
+    model[0].weight = nn.Parameter(torch.rand(4, 3))
+    model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
+    assert_close(net.bounds(bl.Linf(x, 0.0)).lower, model(x))
+
+
+def test_a_callable_sees_the_module_it_closes_over() -> None:
+    model, x = perceptron(), torch.rand(2, 3)
+    net = bl.capture(lambda x: model(x) * 2, x)
+    with torch.no_grad():
+        model[2].bias.add_(1.0)
+    assert_close(net.bounds(bl.Linf(x, 0.0)).lower, 2 * model(x))
+    assert net.bounds(x, perturb={"2.bias": bl.Linf(eps=0.1)}).width.min() > 0.39
+
+
+def test_buffers_and_constants() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))
+            self.plain = torch.tensor([0.5, 0.0, -0.5])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x * self.scale + self.plain) + torch.arange(3) / 2
+
+    model, x = Scaled(), torch.rand(2, 3) - 0.5
+    net = bl.capture(model, x)
+    check_sound(model, (bl.Linf(x, 0.2),), net=net, count=4)
+    model.scale.mul_(-1.0)
+    assert_close(net.bounds(bl.Linf(x, 0.0)).lower, model(x))
+
+
+def test_a_constant_of_the_length_of_the_batch_is_not_summed() -> None:
+    noise = torch.rand(4, 3)
+    x = torch.rand(4, 3)
+    bounds = bl.capture(lambda x: torch.relu(x - noise) * noise, x).bounds(bl.Linf(x, 0.0))
+    assert_close(bounds.lower, torch.relu(x - noise) * noise)
+
+
+def test_modules_shared_between_two_paths() -> None:
+    model = NETWORKS["shared"].model()
+    (x,) = NETWORKS["shared"].inputs(2)
+    net = bl.capture(model, x)
+    with torch.no_grad():
+        model.fc.weight.mul_(0.5)
+    assert_close(net.bounds(bl.Linf(x, 0.0)).lower, model(x))
+    tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    tied[2].weight = tied[0].weight
+    check_sound(tied, (bl.Linf(torch.rand(2, 3), 0.1),), count=4)
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+
+def normed() -> nn.Sequential:
+    layers = (
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(48, 4),
+        nn.BatchNorm1d(4),
+        nn.Tanh(),
+        nn.Linear(4, 2),
+    )
+    return stir(nn.Sequential(*layers))
+
+
+def test_eval_mode() -> None:
+    model = stir(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Dropout2d(), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(12, 2))).eval()
+    x = torch.rand(2, 2, 4, 4)
+    check_point(model, x)
+    check_sound(model, (bl.Linf(x, 0.05),), count=4)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_train_mode_takes_the_statistics_of_the_clean_batch(tracked: bool) -> None:
+    model = normed().double().train()
+    if not tracked:
+        model[1] = nn.BatchNorm2d(3, track_running_stats=False).double()
+    for batch in (5, 7):  # the statistics follow the batch, whatever its size
+        x = torch.rand(batch, 2, 4, 4, dtype=torch.float64)
+        net = bl.capture(model, torch.rand(3, 2, 4, 4, dtype=torch.float64))
+        value = copy.deepcopy(model)(x)
+        for method in METHODS:
+            bounds = net.bounds(bl.Linf(x, 0.0), method=method)
+            assert (bounds.lower - value).abs().max() < 1e-12
+            assert (bounds.upper - value).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_train_mode_bounds_hold_with_the_statistics_held(method: str) -> None:
+    """With the statistics of the clean batch as constants the network is the one in eval mode."""
+    model, x = normed().train(), torch.rand(4, 2, 4, 4)
+    bounds = bl.capture(model, x).bounds(bl.Linf(x, 0.05), method=method)
+    held = copy.deepcopy(model)
+    for layer in held:
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            layer.momentum = 1.0
+    held(x)
+    for layer, size in ((held[1], 64), (held[5], 4)):
+        layer.running_var.mul_((size - 1) / size)  # torch keeps the unbiased variance
+    held.eval()
+    assert_close(bounds.lower, bl.capture(held, x).bounds(bl.Linf(x, 0.05), method=method).lower, 10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_flow_through_the_statistics(method: str) -> None:
+    model, x = normed().double().train(), torch.rand(4, 2, 4, 4, dtype=torch.float64)
+    net = bl.capture(model, x)
+    weight = model[0].weight
+
+    def loss() -> Tensor:
+        bounds = net.bounds(bl.Linf(x, 0.01), method=method)
+        return (bounds.upper - bounds.lower).sum() + bounds.lower[0, 0]
+
+    (gradient,) = torch.autograd.grad(loss(), weight)
+    direction, step = torch.randn_like(weight), 1e-6
+    with torch.no_grad():
+        values = []
+        for move in (step, -2 * step):
+            weight.add_(move * direction)
+            values.append(loss())
+        weight.add_(step * direction)
+    numeric = (values[0] - values[1]) / (2 * step)
+    assert float((gradient * direction).sum()) == pytest.approx(float(numeric), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_nothing_is_changed(training: bool) -> None:
+    """Flags, parameters, buffers, gradients and the random number generator are as they were."""
+    model, x = normed().train(training), torch.rand(4, 2, 4, 4)
+    model[3].train(not training)
+    flags = [module.training for module in model.modules()]
+    state, random, example = copy.deepcopy(model.state_dict()), torch.random.get_rng_state(), x.clone()
+    net = bl.capture(model, x)
+    for method in METHODS:
+        net.bounds(bl.Linf(x, 0.1), method=method)
+    assert flags == [module.training for module in model.modules()]
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(random, torch.random.get_rng_state())
+    assert torch.equal(x, example)
+
+
+RANDOM: dict[str, tuple[Callable[[Tensor], Tensor] | nn.Module, bool | None]] = {
+    "dropout": (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), None),
+    "dropout without a batch": (nn.Dropout(0.5).train(), False),
+    "attention with dropout": (nn.TransformerEncoderLayer(3, 1, 4, batch_first=True).train(), False),
+    "noise": (lambda x: x + torch.randn_like(x), None),
+    "noise of a fixed size": (lambda x: x + torch.randn(4, 3), False),
+    "mask": (lambda x: x * torch.bernoulli(torch.full((3,), 0.5)), False),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_randomness_is_refused(name: str) -> None:
+    model, batched = RANDOM[name]
+    with pytest.raises(bl.CaptureError, match=r"random|eval"):
+        bl.capture(model, torch.rand(4, 3), batched=batched)
+
+
+@pytest.mark.parametrize("mode", ["frozen", "no_grad", "inference_mode"])
+def test_without_gradients_the_fused_encoder_is_not_taken(mode: str) -> None:
+    """In eval mode and without gradients torch runs a fused kernel, which hides all operators."""
+    case = NETWORKS["encoder-post-relu"]
+    model, (x,) = case.model(), case.inputs(2)
+    reference = bl.capture(model, x).bounds(bl.Linf(x, case.eps))
+    model.requires_grad_(mode != "frozen")
+    context = {"frozen": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}[mode]
+    with context():
+        bounds = bl.capture(model, x).bounds(bl.Linf(x, case.eps))
+    assert_close(bounds.lower, reference.lower)
+
+
+# -- saved programs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_saved_programs(dynamic: bool) -> None:
+    model, x = normed().eval(), torch.rand(3, 2, 4, 4)
+    program = torch.export.export(model, (x,), dynamic_shapes={"input": {0: torch.export.Dim("batch")}} if dynamic else None)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file)
+    reference = bl.capture(model, x)
+    for net in (bl.capture(loaded), bl.capture(loaded, x)):
+        entry = torch.rand(5 if dynamic else 3, 2, 4, 4)
+        for method in METHODS:
+            bounds, expected = (n.bounds(bl.Linf(entry, 0.05), method=method) for n in (net, reference))
+            assert_close(bounds.lower, expected.lower)
+            assert_close(bounds.upper, expected.upper)
+        perturbed = net.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)})
+        assert_close(perturbed.lower, reference.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)}).lower)
+
+
+# -- what mixes samples ------------------------------------------------------------------------------------------------
+
+MIXING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "mean": (lambda x: x.mean(0), "mean"),
+    "centred": (lambda x: x - x.mean(0), "mean"),
+    "sum": (lambda x: x.sum(), "sum"),
+    "norm": (lambda x: x / x.norm(), "sum"),
+    "softmax": (lambda x: x.softmax(dim=0), "softmax"),
+    "flip": (lambda x: x.flip(0), "flip"),
+    "roll": (lambda x: x.roll(1, 0), "roll"),
+    "cumsum": (lambda x: x.cumsum(0), "cumsum"),
+    "gram matrix": (lambda x: x @ x.T, "matmul|mm"),
+    "first sample": (lambda x: x - x[0], "select"),
+    "first samples": (lambda x: x - x[:1], "slice"),
+    "neighbours": (lambda x: x[1:] - x[:-1], "slice"),
+    "largest": (lambda x: x / x.max(), "amax|max"),
+    "sorted": (lambda x: x.sort(dim=0).values, "sort"),
+    "behind a dead unit": (lambda x: x + torch.relu(x.mean(0) - 1000), "mean"),
+    "an event that no sample shows": (lambda x: torch.where((x > 1000).any(0), x, -x), "any"),
+    "reordered": (lambda x: x[torch.tensor([1, 0, 3, 2])], "index"),
+    "swapped with the features": (lambda x: F.linear(x.T, torch.ones(2, x.shape[0])).T, "linear|matmul|mm"),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_operators_that_mix_samples_are_refused_by_name(name: str) -> None:
+    f, operator = MIXING[name]
+    with pytest.raises(bl.MixedSamples, match=operator):
+        bl.capture(f, torch.rand(4, 3))
+
+
+def test_the_refusal_names_the_line_of_the_user() -> None:
+    class Mixing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean(0)  # the line
+
+    with pytest.raises(bl.MixedSamples, match=r"test_capture\.py:\d+: return x - x\.mean\(0\)"):
+        bl.capture(Mixing(), torch.rand(4, 3))
+
+
+def test_shapes_that_depend_on_values_are_refused() -> None:
+    with pytest.raises(bl.BoundlabError):
+        bl.capture(lambda x: x[x > 0.5], torch.rand(4, 3))
+
+
+def test_choices_by_value_are_refused() -> None:
+    with pytest.raises(bl.CaptureError, match=r"torch\.where"):
+        bl.capture(lambda x: x if x.sum() > 0 else -x, torch.rand(4, 3))
