@@ -160,7 +160,8 @@ class AffineMap:
     """An operator that is affine in its perturbed arguments: exact, and needs no rule but autograd's.
 
     ``function``: the operator as a function of those arguments. ``absolute``: the same with every coefficient
-    replaced by its absolute value, and no constant term; None if all coefficients are non-negative.
+    replaced by its absolute value, and no constant term; None if all coefficients of an argument have one sign, which
+    ``signs`` gives (default: positive).
     ``zeros``: a zero for each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
     (for speed; it equals autograd's). ``linear``: whether the constant term is known to be zero.
     """
@@ -170,6 +171,7 @@ class AffineMap:
     zeros: tuple[Tensor, ...]
     transpose: Callable[[Rows], list[Rows]] | None = None
     linear: bool = False
+    signs: tuple[int, ...] = ()
 
     @cached_property
     def offset(self) -> Tensor:
@@ -199,7 +201,9 @@ class AffineMap:
             result = self.apply(lower)
             return result, result
         if self.absolute is None:
-            return self.apply(lower), self.apply(upper)
+            signs = self.signs or (1,) * len(lower)
+            pairs = [(low, up) if sign > 0 else (up, low) for low, up, sign in zip(lower, upper, signs, strict=True)]
+            return self.apply([least for least, _ in pairs]), self.apply([most for _, most in pairs])
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
         middle = self.apply([(low + up) / 2 for low, up in zip(lower, upper, strict=True)])
         spread = _mapped(self.absolute, [(up - low) / 2 for low, up in zip(lower, upper, strict=True)])

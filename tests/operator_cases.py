@@ -591,6 +591,7 @@ def reductions_and_blocks() -> None:
         "std": lambda x: x.std(1),
         "std, biased": lambda x: x.std(1, unbiased=False, keepdim=True) + x.std(dim=(1,), correction=3, keepdim=True),
         "var_mean, std_mean": lambda x: torch.stack([*torch.var_mean(x, 1), *torch.std_mean(x, dim=1, correction=0)], 1),
+        "var_mean, correction": lambda x: torch.stack(torch.var_mean(x, dim=1, correction=0), 1),
         "prod": lambda x: x.prod(1),
         "prod, keepdim": lambda x: x[:, :3].prod(-1, keepdim=True),
         "prod, of one": lambda x: x[:, :1].prod(1),
@@ -697,20 +698,22 @@ def reductions_and_blocks() -> None:
             x.unflatten(-1, (3, 2)).transpose(1, 2)[:, :2], x[:, None, :, :2], x[:, None, :, 4:], enable_gqa=True
         ),
     })  # fmt: skip
-    add((3, 4), {
+    add((2, 4), {
         "MultiheadAttention": Attention(),
-        "MultiheadAttention, causal": Attention(attn_mask=~triangle),
+        "MultiheadAttention, causal": Attention(attn_mask=~triangle[:2, :2]),
         "TransformerEncoderLayer": nn.TransformerEncoderLayer(4, 2, 6, batch_first=True),
         "TransformerEncoderLayer, norm_first, gelu": nn.TransformerEncoderLayer(4, 2, 6, activation="gelu", batch_first=True, norm_first=True),
-        "LSTM": nn.LSTM(4, 3, batch_first=True),
-        "LSTM, two layers": nn.LSTM(4, 2, 2, batch_first=True, bidirectional=True),
-        "LSTM, no bias": nn.LSTM(4, 2, bias=False, batch_first=True),
-        "GRU": nn.GRU(4, 3, batch_first=True),
-        "GRU, two layers": nn.GRU(4, 2, 2, batch_first=True, bidirectional=True),
-        "RNN": nn.RNN(4, 3, batch_first=True),
-        "RNN, relu": nn.RNN(4, 3, nonlinearity="relu", batch_first=True),
-        "RNN, relu, two layers": nn.RNN(4, 2, 2, nonlinearity="relu", batch_first=True, bidirectional=True),
-        "LSTM, time first": TimeFirst(nn.LSTM(4, 2)),
+    })  # fmt: skip
+    add((2, 2), {
+        "LSTM": nn.LSTM(2, 2, batch_first=True),
+        "LSTM, two layers": nn.LSTM(2, 1, 2, batch_first=True, bidirectional=True),
+        "LSTM, no bias": nn.LSTM(2, 2, bias=False, batch_first=True),
+        "LSTM, time first": TimeFirst(nn.LSTM(2, 2)),
+        "GRU": nn.GRU(2, 2, batch_first=True),
+        "GRU, two layers": nn.GRU(2, 1, 2, batch_first=True, bidirectional=True),
+        "RNN": nn.RNN(2, 2, batch_first=True),
+        "RNN, relu": nn.RNN(2, 2, nonlinearity="relu", batch_first=True),
+        "RNN, relu, two layers": nn.RNN(2, 2, 2, nonlinearity="relu", batch_first=True, bidirectional=True),
     })  # fmt: skip
     add((6,), {
         "LSTMCell": Cell(nn.LSTMCell(3, 2)),

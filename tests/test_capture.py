@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.graph import op_name
 from tests.contract import METHODS, check_point, check_sound, slack
 from tests.networks import NETWORKS, one_thread, stir
 
@@ -61,7 +62,7 @@ def test_batch_size_that_equals_another_dimension() -> None:
     case = NETWORKS["attention-by-hand"]
     model = case.model()
     reference = bl.capture(model, *case.inputs(2)).bounds(bl.Linf(case.inputs(5)[0], case.eps))
-    for example in (3, 4, 6):
+    for example in (3, 4):
         net = bl.capture(model, *case.inputs(example))
         bounds = net.bounds(bl.Linf(case.inputs(5)[0], case.eps))
         assert_close(bounds.lower, reference.lower)
@@ -73,8 +74,8 @@ UNBATCHED: dict[str, tuple[Callable[[], Callable[[Tensor], Tensor]], tuple[int, 
     "image": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 6, 6), None),
     "image, said": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh()), (2, 4, 4), False),
     "sequence, said": (lambda: NETWORKS["graph"].model(), (4, 3), False),
-    "sequence of an lstm": (lambda: First(nn.LSTM(3, 2)), (4, 3), None),
-    "time first": (lambda: First(nn.GRU(3, 2)), (3, 2, 3), False),
+    "sequence of an lstm": (lambda: First(nn.LSTM(3, 2)), (2, 3), None),
+    "time first": (lambda: First(nn.GRU(3, 2)), (2, 2, 3), False),
     "mixing samples, said": (lambda: Centred(), (4, 3), False),
 }
 
@@ -426,11 +427,10 @@ def test_train_mode_takes_the_statistics_of_the_clean_batch(tracked: bool) -> No
             assert (bounds.upper - value).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_train_mode_bounds_hold_with_the_statistics_held(method: str) -> None:
+def test_train_mode_bounds_hold_with_the_statistics_held() -> None:
     """With the statistics of the clean batch as constants the network is the one in eval mode."""
     model, x = normed().train(), torch.rand(4, 2, 4, 4)
-    bounds = bl.capture(model, x).bounds(bl.Linf(x, 0.05), method=method)
+    net = bl.capture(model, x)
     held = copy.deepcopy(model)
     for layer in held:
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
@@ -439,7 +439,11 @@ def test_train_mode_bounds_hold_with_the_statistics_held(method: str) -> None:
     for layer, size in ((held[1], 64), (held[5], 4)):
         layer.running_var.mul_((size - 1) / size)  # torch keeps the unbiased variance
     held.eval()
-    assert_close(bounds.lower, bl.capture(held, x).bounds(bl.Linf(x, 0.05), method=method).lower, 10)
+    constant = bl.capture(held, x)
+    for method in METHODS:
+        bounds, expected = (n.bounds(bl.Linf(x, 0.05), method=method) for n in (net, constant))
+        assert_close(bounds.lower, expected.lower, 10)
+        assert_close(bounds.upper, expected.upper, 10)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -503,12 +507,13 @@ def test_without_gradients_the_fused_encoder_is_not_taken(mode: str) -> None:
     """In eval mode and without gradients torch runs a fused kernel, which hides all operators."""
     case = NETWORKS["encoder-post-relu"]
     model, (x,) = case.model(), case.inputs(2)
-    reference = bl.capture(model, x).bounds(bl.Linf(x, case.eps))
     model.requires_grad_(mode != "frozen")
     context = {"frozen": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}[mode]
     with context():
-        bounds = bl.capture(model, x).bounds(bl.Linf(x, case.eps))
-    assert_close(bounds.lower, reference.lower)
+        net = bl.capture(model, x)
+        bounds = net.bounds(bl.Linf(x, 0.0))
+    assert {"aten.softmax", "aten.linear"} <= {op_name(node.op) for node in net.graph.nodes.values()}
+    assert_close(bounds.lower, model(x), 10)
 
 
 # -- saved programs ----------------------------------------------------------------------------------------------------

@@ -36,11 +36,18 @@ class Affine:
     """Affine jointly in all perturbed arguments.
 
     ``absolute``: the operator with absolute coefficients and no constant term, called with the operator's arguments
-    where every constant tensor is replaced by None. None: all coefficients are non-negative.
+    where every constant tensor is replaced by None. None: all coefficients of an argument have one sign, which is
+    negative for the arguments at the places that ``negative`` gives and else positive.
     """
 
     absolute: Callable[..., Any] | None = None
+    negative: Callable[..., tuple[int, ...]] = lambda *_, **__: ()
     kind: str = "affine"
+
+    def _signs(self, call: Call) -> tuple[int, ...]:
+        args, kwargs = call.arguments
+        places = self.negative(*args, **kwargs)
+        return tuple(-1 if position in places else 1 for position in call.positions)
 
     def _absolute(self, call: Call) -> Callable[..., Tensor] | None:
         if self.absolute is None:
@@ -58,13 +65,14 @@ class Affine:
         if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
             return constant_lines(self.interval(call), call.inputs)
         zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
-        return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), is_linear(call))
+        return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), is_linear(call), self._signs(call))
 
     def interval(self, call: Call) -> Interval:
         self._check(call)
         function, absolute = call.bind(), self._absolute(call)
         if absolute is None:
-            return Interval(function(*[x.lower for x in call.inputs]), function(*[x.upper for x in call.inputs]))
+            pairs = [(x.lower, x.upper) if sign > 0 else (x.upper, x.lower) for x, sign in zip(call.inputs, self._signs(call), strict=True)]
+            return Interval(function(*[least for least, _ in pairs]), function(*[most for _, most in pairs]))
         centre = function(*[x.centre for x in call.inputs])
         radius = absolute(*[x.radius for x in call.inputs])
         return Interval(centre - radius, centre + radius)
@@ -81,11 +89,6 @@ def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:
     non-negative; ``from_jacobian`` works for any operator, at the cost of its Jacobian.
     """
     register(*ops, rule=Affine(absolute))
-
-
-def _part(x: Tensor | float | None, factor: float = 1) -> Tensor | float:
-    """A term of a sum with absolute coefficients: constants (None, or numbers) add nothing to the radius."""
-    return abs(factor) * x if isinstance(x, Tensor) else 0.0
 
 
 MONOTONE = (
@@ -122,7 +125,8 @@ INDEXED = frozenset(
 """Operators with indices among their arguments."""
 
 affine(*MONOTONE)
-affine(aten.neg, absolute=lambda x: x)
-affine(aten.add, aten.sub, absolute=lambda x, y, *, alpha=1: _part(x) + _part(y, alpha))
-affine(aten.rsub, absolute=lambda x, y, alpha=1: _part(x, alpha) + _part(y))
+register(aten.neg, rule=Affine(negative=lambda x: (0,)))
+register(aten.add, rule=Affine(negative=lambda x, y, *, alpha=1: (1,) if alpha < 0 else ()))
+register(aten.sub, rule=Affine(negative=lambda x, y, *, alpha=1: (1,) if alpha > 0 else ()))
+register(aten.rsub, rule=Affine(negative=lambda x, y, alpha=1: (0,) if alpha > 0 else ()))
 affine(aten.diff, aten.upsample_bicubic2d, absolute=from_jacobian)

@@ -136,6 +136,10 @@ class Bilinear:
     def interval(self, call: Call) -> Interval:
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
+            if self.letters is _elementwise:  # one product each: the ends are those of the interval
+                (v,) = call.inputs
+                ends = function(v.lower), function(v.upper)
+                return Interval(torch.minimum(*ends), torch.maximum(*ends))
             centre, radius = function(*[v.centre for v in call.inputs]), absolute(*[v.radius for v in call.inputs])
             return Interval(centre - radius, centre + radius)
         x, y, bias = self._sides(call)

@@ -1,0 +1,373 @@
+"""Wrong answers that bounding tools have given, one test each; and those that attacks on boundlab itself have found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import boundlab as bl
+from boundlab.rules.registry import unregister
+from tests.contract import METHODS, assert_inside, check_sound
+
+DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def exact_affine(f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, norm: str = "Linf") -> tuple[Tensor, Tensor]:
+    """The extremes of an affine function of each sample, from its Jacobian and the dual norm."""
+    lower, upper = [], []
+    for sample, radius in zip(x, torch.as_tensor(eps, dtype=x.dtype).expand(x.shape), strict=True):
+        one = lambda t: f(t[None])[0]
+        matrix = torch.func.jacrev(one)(sample)
+        scaled = (matrix * radius).reshape(*matrix.shape[: matrix.dim() - sample.dim()], -1)
+        reach = torch.linalg.vector_norm(scaled, DUAL[norm], dim=-1)
+        lower.append(one(sample) - reach)
+        upper.append(one(sample) + reach)
+    return torch.stack(lower).detach(), torch.stack(upper).detach()
+
+
+def answers(f: Callable[..., Any], *entries: Any) -> dict[str, bl.Bounds]:
+    """The bounds of f by every method."""
+    net = bl.capture(f, *[entry.centre if isinstance(entry, bl.Region) else entry for entry in entries])
+    return {method: net.bounds(*entries, method=method) for method in METHODS}
+
+
+def assert_exact(bounds: bl.Bounds, lower: Tensor, upper: Tensor, what: str) -> None:
+    for found, expected in ((bounds.lower, lower), (bounds.upper, upper)):
+        torch.testing.assert_close(found.detach(), expected.detach(), msg=lambda text: f"{what}: {text}")
+
+
+def assert_holds(bounds: bl.Bounds, values: Tensor, what: str) -> None:
+    """values: (points, *shape of the output)."""
+    for value in values:
+        assert_inside(value.detach(), bounds.lower.detach(), bounds.upper.detach(), what)
+
+
+# -- convolution, pooling, padding ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{"dilation": 2}, {"groups": 4}, {"groups": 4, "dilation": 2, "padding": 2}, {"dilation": 3, "stride": 2, "padding": 3}], ids=str
+)
+def test_dilated_and_depthwise_convolution(options: dict[str, Any]) -> None:
+    layer = nn.Conv2d(4, 8, 3, **options).double()
+    x = draw(2, 4, 7, 7)
+    exact = exact_affine(layer, x, 0.1)
+    for method, bounds in answers(layer, bl.Linf(x, 0.1)).items():
+        assert_exact(bounds, *exact, method)
+
+
+def test_dilated_depthwise_convolutions_behind_each_other() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 2, 3, groups=2, dilation=2), nn.ReLU(), nn.Conv2d(2, 4, 3, groups=2, padding=2, dilation=2)).double()
+    check_sound(model, (bl.Linf(draw(2, 2, 6, 6), 0.3),))
+
+
+def test_max_pooling_with_padding() -> None:
+    """Padding never wins: with negative inputs a padded zero would."""
+    pool, x = nn.MaxPool2d(3, 2, 1), draw(2, 1, 5, 5) - 6
+    points = [x - 0.5, x + 0.5, *[x + 0.5 * draw(*x.shape, seed=s).clamp(-1, 1) for s in range(50)]]
+    found = answers(pool, bl.Linf(x, 0.5))
+    assert_exact(found["ibp"], pool(x - 0.5), pool(x + 0.5), "ibp")
+    for method, bounds in found.items():
+        assert (bounds.upper < 0).all(), method
+        assert_holds(bounds, torch.stack([pool(point) for point in points]), method)
+
+
+@pytest.mark.parametrize("value", [3.0, -2.0, 0.25])
+def test_pad_with_another_value(value: float) -> None:
+    f = lambda x: F.pad(x, (1, 2), value=value)
+    x = draw(2, 3)
+    for method, bounds in answers(f, bl.Linf(x, 0.1)).items():
+        assert_exact(bounds, f(x - 0.1), f(x + 0.1), method)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.ReflectionPad2d((1, 2, 2, 1)), nn.Conv2d(1, 2, 3, padding=2, padding_mode="reflect"), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.AvgPool2d(2, 2, 1, ceil_mode=True, count_include_pad=False), nn.AvgPool2d(3, 2, 1, divisor_override=4),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_reflect_padding_and_count_include_pad(layer: nn.Module) -> None:
+    layer, x = layer.double(), draw(2, 1, 5, 5)
+    lower, upper = exact_affine(layer, x, 0.2)
+    for method, bounds in answers(layer, bl.Linf(x, 0.2)).items():
+        assert_holds(bounds, torch.stack([lower, upper]), method)
+        if method != "ibp":  # for intervals the copies that reflection makes move apart
+            assert_exact(bounds, lower, upper, method)
+
+
+# -- elementwise ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [4, 3, 6])
+def test_power_on_1_2(exponent: int) -> None:
+    """x**4 on [1, 2] reaches 16; 11.8 has been given as its upper bound."""
+    x = torch.full((1, 1), 1.5, dtype=torch.float64)
+    for method, bounds in answers(lambda x: x**exponent, bl.Linf(x, 0.5)).items():
+        assert_exact(bounds, torch.ones_like(x), torch.full_like(x, 2.0**exponent), method)
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.3, 1.5, -0.4])
+def test_leaky_relu_in_forward_mode(slope: float) -> None:
+    """One variable, so that a grid finds the extremes."""
+    f = lambda x: F.leaky_relu(x @ torch.tensor([[1.0, -2.0, 0.5]]).to(x), slope) @ torch.tensor([[1.0], [1.0], [-3.0]]).to(x)
+    x = torch.tensor([[-1.0], [0.2], [3.0]], dtype=torch.float64)
+    values = torch.stack([f(x + step) for step in torch.linspace(-1, 1, 401, dtype=torch.float64)])
+    for method, bounds in answers(f, bl.Linf(x, 1.0)).items():
+        assert_holds(bounds, values, method)
+
+
+def test_tanh_gelu_is_not_the_exact_one() -> None:
+    x = torch.linspace(-4, 4, 81, dtype=torch.float64)[:, None]
+    exact, approximate = F.gelu, lambda x: F.gelu(x, approximate="tanh")
+    assert (exact(x) - approximate(x)).abs().max() > 1e-4
+    for f in (exact, approximate):
+        for method, point in answers(f, bl.Linf(x, 0.0)).items():
+            assert_exact(point, f(x), f(x), method)
+        for method, narrow in answers(f, bl.Linf(x, 1e-5)).items():
+            assert_holds(narrow, torch.stack([f(x - 1e-5), f(x), f(x + 1e-5)]), method)
+            assert (narrow.width < 1e-4).all(), method
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_softmax_of_tiny_probabilities(dtype: torch.dtype) -> None:
+    """softmax_i is largest where x_i is largest and all others least: its exact range, down to 1e-20."""
+    x = torch.tensor([[0.0, -10.0, -20.0, -45.0], [30.0, 0.0, -5.0, 1.0]], dtype=dtype)
+    sign = 2 * torch.eye(4, dtype=torch.float64) - 1
+    highest = torch.stack([(x.double() + row).softmax(1)[:, i] for i, row in enumerate(sign)], 1)
+    lowest = torch.stack([(x.double() - row).softmax(1)[:, i] for i, row in enumerate(sign)], 1)
+    room = 1e-4 if dtype == torch.float32 else 1e-9
+    for method, bounds in answers(lambda x: x.softmax(1), bl.Linf(x, 1.0)).items():
+        assert (bounds.upper.double() >= highest * (1 - room)).all(), method
+        assert (bounds.lower.double() <= lowest * (1 + room)).all(), method
+        assert (bounds.lower >= 0).all(), method
+        assert (bounds.upper <= 1 + room).all(), method
+
+
+# -- batch and repetition ------------------------------------------------------------------------------------------------
+
+
+def test_repeat_in_backward_mode() -> None:
+    weight, x = draw(12, 4), draw(3, 4)
+    f = lambda x: x.repeat(1, 3) @ weight
+    lower, upper = exact_affine(f, x, 0.3)
+    for method, bounds in answers(f, bl.Linf(x, 0.3)).items():
+        assert_holds(bounds, torch.stack([lower, upper]), method)
+        if method != "ibp":  # for intervals the copies of an element move apart
+            assert_exact(bounds, lower, upper, method)
+
+
+def test_constant_that_carries_the_batch() -> None:
+    """A sample's bounds do not depend on its company."""
+    x, constant, weight = draw(3, 3), draw(3, 3, seed=1), draw(3, 2, seed=2)
+    whole = answers(lambda x: F.relu(x + constant) @ weight * constant[:, :2], bl.Linf(x, 0.5))
+    for i in range(3):
+        mine, sample = constant[i : i + 1], x[i : i + 1]
+        for method, alone in answers(lambda x, mine=mine: F.relu(x + mine) @ weight * mine[:, :2], bl.Linf(sample, 0.5)).items():
+            assert_exact(alone, whole[method].lower[i : i + 1], whole[method].upper[i : i + 1], method)
+
+
+# -- norms ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["L2", "L1"])
+def test_ball_that_feeds_a_nonlinearity(norm: str) -> None:
+    """sum of squares over an L2 ball is largest at (|c| + r)^2; of exponentials over an L1 ball, at one of its vertices."""
+    x, radius = draw(4, 3), 0.7
+    if norm == "L2":
+        region, f = bl.L2(x, radius), lambda x: (x**2).sum(1)
+        length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        points = [x * (1 + radius / length), x * (1 - radius / length), x]
+    else:
+        region, f = bl.L1(x, radius), lambda x: torch.exp(x).sum(1)
+        points = [x + sign * radius * axis for axis in torch.eye(3, dtype=x.dtype) for sign in (1, -1)]
+    for method, bounds in answers(f, region).items():
+        assert_holds(bounds, torch.stack([f(point) for point in points]), method)
+
+
+@pytest.mark.parametrize("f", [torch.tanh, torch.relu, torch.exp, torch.sin, lambda x: x.softmax(1), lambda x: x * x.flip(1)], ids=range(6))
+@pytest.mark.parametrize("norm", [bl.L2, bl.L1])
+def test_intervals_from_a_ball_whose_first_operator_is_not_linear(f: Callable[[Tensor], Tensor], norm: type) -> None:
+    """Each element alone reaches the whole radius: the range over an axis of the ball must be inside."""
+    x, radius = draw(4, 3), 0.8
+    bounds = bl.capture(f, x).bounds(norm(x, radius), method="ibp")
+    steps = torch.linspace(-radius, radius, 51, dtype=x.dtype)
+    assert_holds(bounds, torch.stack([f(x + step * axis) for axis in torch.eye(3, dtype=x.dtype) for step in steps]), "ibp")
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_ball_through_batch_norm(norm: str) -> None:
+    model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 4)).double().eval()
+    model[0].running_mean.copy_(draw(5, seed=1))
+    model[0].running_var.copy_(draw(5, seed=2).abs() + 0.1)
+    model[0].weight.data.copy_(draw(5, seed=3))
+    x = draw(3, 5)
+    exact = exact_affine(model, x, 0.6, norm)
+    for method, bounds in answers(model, {"L1": bl.L1, "L2": bl.L2}[norm](x, 0.6)).items():
+        assert_exact(bounds, *exact, method)
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2", "L1"])
+def test_partly_perturbed_input(norm: str) -> None:
+    """Elements with eps 0 do not move: exact for an affine model, and outputs that read only them are points."""
+    x, eps = draw(3, 4), torch.tensor([0.5, 0.0, 0.2, 0.0], dtype=torch.float64).expand(3, 4)
+    region = {"Linf": bl.Linf, "L2": bl.L2, "L1": bl.L1}[norm](x, eps)
+    layer = nn.Linear(4, 5).double()
+    exact = exact_affine(layer, x, eps, norm)
+    for method, bounds in answers(layer, region).items():
+        assert_exact(bounds, *exact, method)
+    f = lambda x: torch.tanh(x[:, 1::2]).prod(1)
+    for method, fixed in answers(f, region).items():
+        assert_exact(fixed, f(x), f(x), method)
+
+
+# -- two inputs, and operators from outside -------------------------------------------------------------------------------
+
+
+def test_two_perturbed_inputs_multiplied() -> None:
+    """A product is largest and least at corners of its box."""
+    x, y, radius = draw(5, 3), draw(5, 3, seed=1), 0.9
+    corners = torch.stack([(x + i * radius) * (y + j * radius) for i in (-1, 1) for j in (-1, 1)])
+    found = answers(torch.mul, bl.Linf(x, radius), bl.Linf(y, radius))
+    assert_exact(found["ibp"], corners.amin(0), corners.amax(0), "ibp")
+    for method, bounds in found.items():
+        assert_holds(bounds, corners, method)
+    for method, bounds in answers(lambda x, y: (x * y).sum(1), bl.Linf(x, radius), bl.Linf(y, radius)).items():
+        assert_holds(bounds, torch.stack([corners.amax(0).sum(1), corners.amin(0).sum(1)]), method)
+
+
+@torch.library.custom_op("boundlab_tests::grow", mutates_args=())
+def grow(x: Tensor) -> Tensor:
+    return torch.exp(x)
+
+
+@torch.library.custom_op("boundlab_tests::scaled", mutates_args=())
+def scaled(x: Tensor, factor: float) -> Tensor:
+    return torch.tanh(x) * factor
+
+
+grow.register_fake(lambda x: torch.empty_like(x))
+scaled.register_fake(lambda x, factor: torch.empty_like(x))
+
+
+@pytest.fixture
+def outside() -> Iterator[None]:
+    """Two operators that boundlab does not know, registered as a user does."""
+    op, composed = torch.ops.boundlab_tests.grow.default, torch.ops.boundlab_tests.scaled.default
+    bl.elementwise(op, curve=bl.Curve(("convex",), derivative=torch.exp))
+    bl.composition(composed)(lambda x, factor: torch.tanh(x) * factor)
+    yield
+    unregister(op)
+    unregister(composed)
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("f", [torch.ops.boundlab_tests.grow, lambda x: torch.ops.boundlab_tests.scaled(x, -2.0)], ids=["elementwise", "composition"])
+def test_operator_from_outside(f: Callable[[Tensor], Tensor]) -> None:
+    """The upper line of a convex function is its chord, not its tangent: lower and upper coefficients differ."""
+    x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    steps = torch.linspace(-1, 1, 201, dtype=torch.float64)
+    values = torch.stack([f(x + step) for step in steps])
+    for method, bounds in answers(f, bl.Linf(x, 1.0)).items():
+        assert_exact(bounds, values.amin(0), values.amax(0), method)
+    net = bl.capture(f, x)
+    lines = net.linear_bounds(bl.Linf(x, 1.0))
+    for step, value in zip(steps, values, strict=True):
+        line = lines.evaluate({net.graph.inputs[0]: x + step})
+        assert_inside(value, line.lower, line.upper, "the lines")
+
+
+@pytest.mark.usefixtures("outside")
+def test_lines_of_an_operator_from_outside() -> None:
+    x = torch.tensor([[0.0]], dtype=torch.float64)
+    lines = bl.capture(torch.ops.boundlab_tests.grow, x).linear_bounds(bl.Linf(x, 1.0))
+    (name,) = lines.upper_A
+    assert lines.lower_A[name].item() == pytest.approx(1.0)  # the tangent at 0
+    assert lines.upper_A[name].item() == pytest.approx(math.sinh(1.0))  # the chord over [-1, 1]
+    assert lines.upper_b.item() == pytest.approx(math.cosh(1.0))
+
+
+# -- found by attacking boundlab --------------------------------------------------------------------------------------------
+
+
+def test_large_constants_do_not_swallow_slopes() -> None:
+    """In single precision (0.01 + 1e6) - 1e6 is 0: a slope must not be found by taking the constant off again."""
+    x = torch.full((1, 3), 5e3)
+    for method, bounds in answers(lambda x: 0.01 * x + 1e6, bl.Linf(x, 5e3)).items():
+        assert (bounds.lower <= 1e6 + 1).all(), method
+        assert (bounds.upper >= 1e6 + 99).all(), method
+
+
+def test_layer_norm_of_large_values_in_single_precision() -> None:
+    """[0, large] + 1e-5 must stay positive, or the reciprocal square root has no domain."""
+    x = 100 * draw(4, 6).float()
+    f = lambda x: F.layer_norm(x, (6,))
+    values = torch.stack([f(x + 100 * draw(*x.shape, seed=s).float().clamp(-1, 1)) for s in range(20)])
+    for method, bounds in answers(f, bl.Linf(x, 100.0)).items():
+        assert_holds(bounds, values, method)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * (x > 0), lambda x: (x > 0) * 3.0, lambda x: x + (x > 0), lambda x: (x > 0).sum(1) * 0.5 + x[:, 0], lambda x: x.to(torch.int64) * 2.5,
+        lambda x: (x > 0).to(x.dtype).mean(1), lambda x: torch.where((x > 0) & (x < 1), x, -x),
+    ],
+    ids=["times", "scaled", "added", "counted", "integer", "mean", "and"],
+)  # fmt: skip
+def test_truth_values_in_arithmetic(f: Callable[[Tensor], Tensor]) -> None:
+    """The coefficient of a value that is not a floating-point number must not be dropped on the way back."""
+    x = draw(6, 3)
+    values = torch.stack([f(x - 1), f(x + 1), *[f(x + draw(*x.shape, seed=s).clamp(-1, 1)) for s in range(100)]])
+    for method, bounds in answers(f, bl.Linf(x, 1.0)).items():
+        assert_holds(bounds, values, method)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.where(x.round().bool(), x, 5.0), lambda x: torch.logical_not(x.round()).to(x.dtype), lambda x: torch.any(x.round(), 1).to(x.dtype),
+        lambda x: torch.bitwise_and(x.to(torch.int64), 1).to(x.dtype),
+    ],
+    ids=["bool", "not", "any", "bitwise"],
+)  # fmt: skip
+def test_truth_of_numbers_is_not_monotone(f: Callable[[Tensor], Tensor]) -> None:
+    """-1, 0, 1 are true, false, true: bound it or refuse it."""
+    x, grid = torch.zeros(1, 2, dtype=torch.float64), torch.linspace(-2, 2, 21, dtype=torch.float64)
+    values = torch.stack([f(torch.stack([a, b])[None]) for a in grid for b in grid])
+    try:
+        found = answers(f, bl.Linf(x, 2.0))
+    except bl.UnsupportedOperator:
+        return
+    for method, bounds in found.items():
+        assert_holds(bounds, values, method)
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.einsum("bi,bj->bij", x, x.flip(1)), lambda x: torch.einsum("bi,bj->bji", x, x)], ids=["ij", "ji"])
+def test_outer_products(f: Callable[[Tensor], Tensor]) -> None:
+    """As many samples as elements, so that a sum over the wrong dimension has the right shape."""
+    x = draw(3, 3)
+    values = torch.stack([f(x + 0.5 * draw(3, 3, seed=s).clamp(-1, 1)) for s in range(60)])
+    for method, bounds in answers(f, bl.Linf(x, 0.5)).items():
+        assert_holds(bounds, values, method)
+
+
+@pytest.mark.parametrize("y", [49.0, 3.0, 0.1, 41.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_floor_of_a_quotient_is_that_of_torch(y: float, dtype: torch.dtype) -> None:
+    """x * (1 / y) can fall short of x / y by a rounding error, which floor turns into 1."""
+    x = y * torch.arange(-60, 61, dtype=dtype)[:, None]
+    f = lambda x: torch.div(x, y, rounding_mode="floor")
+    bounds = bl.capture(f, x).bounds(bl.Linf(x, 0.0), method="ibp")
+    assert_holds(bounds, f(x)[None], "ibp")
