@@ -43,7 +43,11 @@ class Layout:
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
         before, after = shape[: self.dim], shape[self.dim + 1 :]
-        split = rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
+        split = (
+            rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
+            if rows.numel()
+            else rows.new_zeros(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
+        )
         return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
 
     def separate(self, rows: Tensor, samples: int) -> Tensor:

@@ -88,7 +88,7 @@ class Graph:
     buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or plain constants) of the outputs.
     ``batched``: whether dimension 0 of the inputs with a layout counts samples. ``aliases``: names of nodes that
     only copied another one -> that one. ``modules``: module path -> its last node. ``examples``: input -> shape, dtype
-    and whether dimension 0 is free.
+    and whether dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
     """
 
     nodes: Mapping[str, Node]
@@ -100,6 +100,7 @@ class Graph:
     aliases: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, ...], Any, bool]] = field(default_factory=dict)
+    literals: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -21,6 +21,7 @@ from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.rectifiers import SLOPES
 
 SIDES = ("both", "lower", "upper")
+RESERVED = {"method", "perturb", "spec", "sides", "slopes", "intermediates"}
 
 
 def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
@@ -42,6 +43,9 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
         module = program = Function(model)
     else:
         raise ArgumentError(f"capture takes a module, a callable or an exported program, not {type(model).__name__}")
+    taken = RESERVED & set(kwargs)
+    if taken:
+        raise ArgumentError(f"the model's keyword {sorted(taken)} is also one of net.bounds(): wrap the model in a function that renames it")
     for leaf in pytree.tree_leaves((args, kwargs)):
         if isinstance(leaf, Region):
             raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
@@ -59,7 +63,8 @@ class Net:
         self._outputs = outputs
 
     def __repr__(self) -> str:
-        batch = "free batch size" if self.graph.batched else "no batch"
+        free = any(free for _, _, free in self.graph.examples.values())
+        batch = "free batch size" if free else "fixed batch size" if self.graph.batched else "no batch"
         return f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs {list(self.graph.inputs)}, {batch})"
 
     # -- questions -------------------------------------------------------------------------------------------------
@@ -198,6 +203,10 @@ class Net:
             if isinstance(leaf, Region):
                 self._check_shape(name, leaf.hull().lower)
                 regions[name] = leaf
+            elif name in self.graph.literals:
+                if isinstance(leaf, Tensor) or leaf != self.graph.literals[name]:
+                    raise ArgumentError(f"the model was captured with {name}={self.graph.literals[name]!r}, not {leaf!r}: capture it again")
+                values[name] = leaf
             else:
                 if isinstance(leaf, Tensor):
                     self._check_shape(name, leaf)
@@ -309,7 +318,7 @@ def margin_spec(labels: Tensor, classes: int) -> Tensor:
     eye = torch.eye(classes, device=labels.device)
     rows = eye[labels][:, None] - eye  # (batch, classes, classes)
     others = torch.arange(classes, device=labels.device) != labels[:, None]
-    return rows[others].reshape(len(labels), classes - 1, classes)
+    return rows[others].reshape(len(labels), max(classes - 1, 0), classes)
 
 
 def _without(shape: list[int], dim: int, rest: int) -> list[int]:

@@ -48,6 +48,8 @@ class Bounds:
         shape = tuple(self.lower.shape)
         if self.lower.numel() == 0:
             return f"Bounds(shape={shape})"
+        if not self.lower.dtype.is_floating_point:
+            return f"Bounds(shape={shape}, {self.lower.dtype}, {float((self.lower == self.upper).double().mean()):.1%} decided)"
         width = float(self.width.detach().mean())
         return f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in [{_span(self.upper)}], mean width {width:.4g})"
 

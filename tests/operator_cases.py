@@ -28,8 +28,8 @@ class Applied(nn.Module):
         for i, constant in enumerate(constants):
             self.register_buffer(f"constant{i}", constant if isinstance(constant, Tensor) else torch.randn(constant))
 
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x, *self.buffers())
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs, *self.buffers())
 
 
 @dataclass(frozen=True, eq=False)
@@ -706,11 +706,13 @@ def reductions_and_blocks() -> None:
     })  # fmt: skip
     add((2, 2), {
         "LSTM": nn.LSTM(2, 2, batch_first=True),
-        "LSTM, two layers": nn.LSTM(2, 1, 2, batch_first=True, bidirectional=True),
+        "LSTM, two layers": nn.LSTM(2, 1, 2, batch_first=True),
+        "LSTM, bidirectional": nn.LSTM(2, 1, batch_first=True, bidirectional=True),
         "LSTM, no bias": nn.LSTM(2, 2, bias=False, batch_first=True),
         "LSTM, time first": TimeFirst(nn.LSTM(2, 2)),
         "GRU": nn.GRU(2, 2, batch_first=True),
-        "GRU, two layers": nn.GRU(2, 1, 2, batch_first=True, bidirectional=True),
+        "GRU, two layers": nn.GRU(2, 1, 2, batch_first=True),
+        "GRU, bidirectional": nn.GRU(2, 1, batch_first=True, bidirectional=True),
         "RNN": nn.RNN(2, 2, batch_first=True),
         "RNN, relu": nn.RNN(2, 2, nonlinearity="relu", batch_first=True),
         "RNN, relu, two layers": nn.RNN(2, 2, 2, nonlinearity="relu", batch_first=True, bidirectional=True),

@@ -40,3 +40,10 @@ def test_public_names_are_documented() -> None:
     for name in boundlab.__all__:
         assert getattr(boundlab, name).__doc__, name
     assert len(boundlab.__all__) <= 25
+
+
+def test_the_page_of_operators_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    from boundlab.cli import main
+
+    assert main(["ops", "--markdown"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "operators.md").read_text(), "run make docs"

@@ -20,7 +20,7 @@ SLOW = frozenset(
     (
         "activations", "lstm-time-first", "lstm-two-layers", "lstm-both-ways", "lstm-last-state", "gru-two-layers", "gru-both-ways", "gru-cell", "rnn-cell",
         "resnet-bottleneck", "mobilenet-v3", "unet-nearest", "squeezenet", "encoder-time-first", "encoder-two-causal", "encoder-two-padding",
-        "encoder-two-pre", "encoder-pre-gelu", "attention-time-first", "unet-bilinear", "inception", "gru", "mobilenet-v2", "mixer", "attention-by-hand", "conv3d", "text-cnn", "triplet", "kan", "autoencoder", "generator", "mlp-float64",
+        "encoder-two-pre", "lstm", "resnext", "rearranged", "encoder-pre-gelu", "attention-time-first", "unet-bilinear", "inception", "gru", "mobilenet-v2", "mixer", "attention-by-hand", "conv3d", "text-cnn", "triplet", "kan", "autoencoder", "generator", "mlp-float64",
     )
 )  # fmt: skip
 """Variants of networks that the ordinary run has in another form."""
@@ -225,7 +225,7 @@ NORMS = [
     ("mlp", bl.L2),
     ("mlp", bl.L1),
     ("cnn", bl.L2),
-    ("resnext", bl.L2),
+    ("densenet", bl.L2),
     ("rnn-tanh", bl.L2),
     ("attention", bl.L1),
     ("siamese", bl.L2),

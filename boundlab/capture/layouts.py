@@ -7,6 +7,7 @@ with other dimensions, and shows any operator through which one sample reaches a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import Layout, candidates
-from boundlab.errors import MixedSamples
-from boundlab.graph import Graph
+from boundlab.errors import CaptureError, MixedSamples
+from boundlab.graph import Graph, Node
+from boundlab.rules.registry import CUTS, aten, clean
 
 UNTOUCHED = -1
 """Owner of an element that no probe changed."""
@@ -28,7 +30,14 @@ def assign(graph: Graph, values: Mapping[str, object], batched: set[str], sample
     dims: node -> dimensions that can carry the batch (None: any).
     Raises MixedSamples, naming the node, where a value depends on more than one sample.
     """
-    owners = _probe(graph, values, batched, samples)
+    try:
+        owners = _probe(graph, values, batched, samples)
+    except Exception as error:  # whatever an operator raises for a batch of another size
+        raise CaptureError(
+            f"the captured graph does not run on a batch of {samples} samples with other values: {error}. A shape or an index in the model "
+            "depends on the values or on the size of the batch; if dimension 0 does not count samples, capture with batched=False."
+        ) from error
+    shapes = {name: tuple(owner.shape) for name, owner in owners.items()}
     layouts: dict[str, Layout | None] = {name: Layout() for name in batched}
     for node in graph.nodes.values():
         if node.name in layouts:
@@ -38,10 +47,14 @@ def assign(graph: Graph, values: Mapping[str, object], batched: set[str], sample
         if owner is None or not inherited:
             layouts[node.name] = None
             continue
-        if node.name in _unmixed(graph) or ((owner == UNTOUCHED).all() and dims is not None and not dims[node.name]):
-            layouts[node.name] = None
+        if node.op in CUTS:
+            layouts[node.name] = None if node.op is clean or dims is None or not dims[node.name] else Layout(dims[node.name][0])
             continue
         shape = tuple(owner.shape)
+        moved = _reshaped(node, layouts, shapes, shape, samples)
+        if moved is not None and _fits(owner, moved, samples):
+            layouts[node.name] = moved
+            continue
         possible = candidates(shape, samples, list(range(len(shape))) if dims is None else dims[node.name])
         fitting = [layout for layout in possible if _fits(owner, layout, samples)]
         if not fitting:
@@ -58,11 +71,24 @@ def assign(graph: Graph, values: Mapping[str, object], batched: set[str], sample
     return replace(graph, nodes=nodes, batched=True)
 
 
-def _unmixed(graph: Graph) -> set[str]:
-    """Nodes whose dependence on other samples is by definition not counted: statistics of the clean batch."""
-    from boundlab.rules.registry import CUTS
+RESHAPES = frozenset((aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int, aten.squeeze.dim, aten.unsqueeze.default))
 
-    return {node.name for node in graph.nodes.values() if node.op in CUTS}
+
+def _reshaped(
+    node: Node, layouts: Mapping[str, Layout | None], shapes: Mapping[str, tuple[int, ...]], shape: tuple[int, ...], samples: int
+) -> Layout | None:
+    """Where a reshape puts the batch: the order of elements stays, so the distance between samples does."""
+    source = node.inputs[0] if node.inputs else ""
+    layout = layouts.get(source)
+    if node.op not in RESHAPES or layout is None:
+        return None
+    distance = layout.inner * math.prod(shapes[source][layout.dim + 1 :])
+    for dim in reversed(range(len(shape))):
+        rest = math.prod(shape[dim + 1 :])
+        if rest and distance % rest == 0 and (distance // rest * samples) and shape[dim] % (distance // rest * samples) == 0:
+            inner = distance // rest
+            return Layout(dim, shape[dim] // (inner * samples), inner)
+    return None
 
 
 def _fits(owner: Tensor, layout: Layout, samples: int) -> bool:
@@ -74,7 +100,7 @@ def _probe(graph: Graph, values: Mapping[str, object], batched: set[str], sample
     """For every tensor node, which sample each element answers to; ``samples`` where it is more than one."""
     owners: dict[str, Tensor] = {}
     generator = torch.Generator().manual_seed(0)
-    cuts = _unmixed(graph)
+    cuts = {node.name for node in graph.nodes.values() if node.op is clean}
     for scale in (0.1, 1.0, 10.0):
         base = dict(values)
         for name in batched:

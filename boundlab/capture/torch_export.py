@@ -89,7 +89,9 @@ def export(model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: di
     program = _decompose(program)
     graph, dims, symbolic = _read(program)
     graph = _simplify(graph)
-    graph = replace(graph, examples=_examples(graph, program, symbolic))
+    leaves = pytree.tree_leaves((args, kwargs))
+    literals = {name: leaf for name, leaf in zip(graph.inputs, leaves, strict=True) if not isinstance(leaf, Tensor)}
+    graph = replace(graph, examples=_examples(graph, program, symbolic), literals=literals)
     if batched is not False:
         graph = _find_batch(graph, program, args, kwargs, dims, symbolic, batched)
     return graph, program.call_spec.in_spec, program.call_spec.out_spec
@@ -267,7 +269,7 @@ def _examples(graph: Graph, program: ExportedProgram, symbolic: set[str]) -> dic
         value = fx.meta.get("val")
         if fx.name in graph.inputs and isinstance(value, Tensor):
             free = fx.name in symbolic
-            found[fx.name] = tuple(0 if isinstance(n, torch.SymInt) else int(n) for n in value.shape), value.dtype, free
+            found[fx.name] = tuple(0 if _symbols(n) else int(n) for n in value.shape), value.dtype, free
     return found
 
 

@@ -65,8 +65,12 @@ def pull_back(analysis: Analysis, target: str, rows: Tensor, stop: Callable[[str
             pulled, constant = _step(analysis, name, current, samples)
             bias = bias + constant
         for k, source in enumerate(call.names):
-            if pulled is not None and analysis.interval(source).dtype.is_floating_point:
+            if pulled is None:
+                continue
+            if analysis.interval(source).dtype.is_floating_point:
                 pending[source] = pending[source] + pulled[k] if source in pending else pulled[k]
+            else:  # a truth value has no slope: it ends here
+                bias = bias + interval_rows(analysis, source, pulled[k], analysis.interval(source))
         for source in set(call.names):
             degrees[source] -= 1
             if degrees[source] == 0:
@@ -99,6 +103,15 @@ def bias_of(terms: Terms, dot: Callable[[Tensor, Tensor], Tensor]) -> Tensor | f
     for part, constant in terms:
         total = total + dot(part, constant)
     return total
+
+
+def interval_rows(analysis: Analysis, name: str, rows: Tensor, x: Interval) -> Tensor:
+    """The least value of <rows, node> for a node in an interval: (rows, samples)."""
+    layout = analysis.graph.nodes[name].layout
+    least = product(rows.clamp(min=0), x.lower.to(rows.dtype)) + product(rows.clamp(max=0), x.upper.to(rows.dtype))
+    if layout is not None:
+        return layout.sum(least, analysis.samples)
+    return least.flatten(2).sum(2) if least.dim() > 2 else least
 
 
 def concretize(analysis: Analysis, coefficients: dict[str, Tensor], bias: Tensor) -> Tensor:
@@ -150,7 +163,7 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", wanted: Ten
     by_sample = (lambda t: t.reshape(samples, -1)) if node.layout is None else (lambda t: node.layout.samples_first(t[None], samples)[0])
     mask = by_sample(torch.ones_like(like, dtype=torch.bool) if wanted is None else wanted)  # (samples, size)
     count = int(mask.sum(1).max()) if mask.numel() else 0
-    # Each sample's wanted elements first; samples that want fewer repeat some others, which does no harm.
+    # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
     order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
     found = {}
     for side, sign in (("lower", 1), ("upper", -1)):
@@ -159,6 +172,7 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", wanted: Ten
             parts = [
                 sign * lower_bounds(analysis, target, sign * unit_rows(analysis, target, part)) for part in order.split(chunk_size(analysis, target))
             ]
-            flat = flat.scatter(1, order.T, torch.cat(parts).T)
+            # a sample must not gain by what another one in the batch needs: keep only what was asked for
+            flat = torch.where(mask, flat.scatter(1, order.T, torch.cat(parts).T.to(like.dtype)), flat)
         found[side] = flat.reshape(like.shape) if node.layout is None else node.layout.place(flat[None], like.shape)[0]
     return Interval(found["lower"], found["upper"])

@@ -121,6 +121,9 @@ def _tensor(analysis: Analysis, name: str) -> Tensor:
 def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interval:
     """Bounds of ``spec @ output``: (samples, specs)."""
     rows = spec_rows(answer, target, spec)
+    if not len(rows):
+        empty = torch.zeros(spec.shape[0] if spec.dim() == 3 else answer.analysis.samples, 0, dtype=rows.dtype, device=rows.device)
+        return Interval(empty, empty)
     below = _spec_lower(answer, target, rows) if sides != "upper" else None
     above = -_spec_lower(answer, target, -rows) if sides != "lower" else None
     like = below if below is not None else above
@@ -140,7 +143,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
     bounds = [through_affine_tail(analysis, target, rows)]
     if answer.forms is not None:
         bounds.append(_forward_rows(answer.forms, node, rows))
-        bounds.append(_interval_rows(analysis, node, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
+        bounds.append(backward.interval_rows(analysis, target, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
     if answer.method != "ibp" and answer.method != "forward":
         step = backward.chunk_size(analysis, target)
         bounds.append(torch.cat([backward.lower_bounds(analysis, target, part) for part in rows.split(step)]))
@@ -159,16 +162,8 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
         if name in analysis.regions:
             bias = bias + analysis.regions[name].minimum(part)
             continue
-        bias = bias + _interval_rows(analysis, analysis.graph.nodes[name], part, analysis.interval(name))
+        bias = bias + backward.interval_rows(analysis, name, part, analysis.interval(name))
     return bias
-
-
-def _interval_rows(analysis: Analysis, node: Node, rows: Tensor, x: Interval) -> Tensor:
-    """The least value of <rows, x> for x in an interval: (rows, samples)."""
-    least = rows.clamp(min=0) * x.lower + rows.clamp(max=0) * x.upper
-    if node.layout is not None:
-        return node.layout.sum(least, analysis.samples)
-    return least.flatten(2).sum(2) if least.dim() > 2 else least
 
 
 def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
@@ -187,6 +182,7 @@ def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
         size = forms.width(name)
         shape = region.hull().shape
         shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
-        total = total + region.minimum(merged[start : start + size].permute(1, 2, 0).reshape(len(rows), samples, *shape))
+        if node.layout is not None or analysis.graph.nodes[name].layout is None:  # else the node cannot depend on it
+            total = total + region.minimum(merged[start : start + size].permute(1, 2, 0).reshape(len(rows), samples, *shape))
         start += size
     return total

@@ -72,18 +72,19 @@ class Forms:
             size = self.width(name)
             shape = region.hull().shape
             shape = shape[1:] if self.analysis.graph.nodes[name].layout is not None else shape
-            block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)
-            found[name] = block.reshape(block.shape[0], samples, *shape)
+            if node.layout is not None or self.analysis.graph.nodes[name].layout is None:  # else the node cannot depend on it
+                block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)
+                found[name] = block.reshape(block.shape[0], samples, *shape)
             start += size
         return found
 
     def minimum(self, form: Form, node: Node) -> Tensor:
         """The minimum of a form over the regions, in the shape of the node."""
-        total: Tensor | float = 0.0
-        for name, rows in self.rows(form, node).items():
-            total = total + self.analysis.regions[name].minimum(rows)  # (elements, samples)
-        assert isinstance(total, Tensor)
+        samples = self.analysis.samples if node.layout is not None else 1
         shape = form.shape[1:]
+        total = torch.zeros(shape.numel() // max(samples, 1), samples, dtype=form.dtype, device=form.device)  # (elements, samples)
+        for name, rows in self.rows(form, node).items():
+            total = total + self.analysis.regions[name].minimum(rows)
         flat = total.T[None]
         placed = flat.reshape(shape) if node.layout is None else node.layout.place(flat, shape)[0]
         return placed + form[-1]

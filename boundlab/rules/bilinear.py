@@ -24,7 +24,7 @@ from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
 from boundlab.interval import Interval
-from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant
+from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
 from boundlab.rules.registry import Call, aten, register
 from boundlab.rules.transposes import is_linear, transpose_of
 
@@ -109,6 +109,8 @@ class Bilinear:
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
         (x, y, *rest), kwargs = call.arguments
+        kinds = [v.dtype for v in (x, y) if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point]
+        x, y = (_as_number(v, kinds) if isinstance(v, Interval) else v for v in (x, y))
         bias = (rest[0] if rest else kwargs.get("bias")) if self.has_bias else None
         return x, y, bias
 
@@ -162,6 +164,8 @@ class Bilinear:
 
     def relax(self, call: Call) -> Relaxation:
         zeros = tuple(torch.zeros_like(v.lower) for v in call.inputs)
+        if not self.nonlinear(call) and not all(v.dtype.is_floating_point for v in call.inputs):
+            return constant_lines(self.interval(call), call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
             return AffineMap(function, absolute, zeros, transpose_of(call), is_linear(call))
@@ -210,6 +214,13 @@ class Bilinear:
         in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (torch.zeros_like(x.lower),))
         in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (torch.zeros_like(y.lower),))
         return CentreForm(in_x, in_y, function(x.centre, y.centre) - constant, function(x.radius, y.radius))
+
+
+def _as_number(x: Interval, kinds: list[torch.dtype]) -> Interval:
+    """A truth value as the number 0 or 1."""
+    if x.dtype.is_floating_point or not kinds:
+        return x
+    return Interval(x.lower.to(kinds[0]), x.upper.to(kinds[0]))
 
 
 def _abs(value: Any) -> Any:

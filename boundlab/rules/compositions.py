@@ -22,20 +22,26 @@ def div(x: Any, y: Any) -> Tensor:
     return x * torch.reciprocal(y) if isinstance(y, Tensor) else x * (1 / y)
 
 
+def _has_fractions(*values: Any) -> bool:
+    return any(value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float) for value in values)
+
+
 @composition(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.divide.Tensor_mode)
 def div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is not None and not _has_fractions(x, y):
+        return NotImplemented  # whole numbers stay as they are: indices, which cannot be perturbed
     quotient = div(x, y)
     return {"floor": torch.floor, "trunc": torch.trunc, None: lambda t: t}[rounding_mode](quotient)
 
 
 @composition(aten.floor_divide.default)
 def floor_divide(x: Any, y: Any) -> Tensor:
-    return torch.floor(div(x, y))
+    return torch.floor(div(x, y)) if _has_fractions(x, y) else NotImplemented
 
 
 @composition(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder(x: Any, y: Any) -> Tensor:
-    return x - torch.floor(div(x, y)) * y
+    return x - torch.floor(div(x, y)) * y if _has_fractions(x, y) else NotImplemented
 
 
 @composition(aten.addmm.default)
@@ -73,6 +79,17 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     inner = torch.matmul(x.unsqueeze(-2).unsqueeze(-2), weight).squeeze(-2)  # (..., out, in2)
     result = (inner * y.unsqueeze(-2)).sum(-1)
     return result if bias is None else result + bias
+
+
+@composition(aten.vdot.default)
+def vdot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum()
+
+
+@composition(aten._weight_norm.default)
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    dims = tuple(d for d in range(v.dim()) if d != dim % v.dim()) if dim != -1 else tuple(range(v.dim()))
+    return v * (g * torch.rsqrt((v**2).sum(dims, True)))
 
 
 @composition(aten.hypot.default)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -164,39 +163,45 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 # -- pooling by maximum --------------------------------------------------------------------------------------------------
 
 
-def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Tensor:
-    """(outputs, kernel): which entries of one dimension each window reads.
+Windows = tuple[Tensor, Tensor, bool]
+"""Along one dimension: the entries that each output reads (outputs, entries), which of them count, whether all do."""
 
-    An entry in the padding is replaced by the first one of the window that is not: the largest value does not
-    change when an entry is read twice.
-    """
-    span = dilation * (kernel - 1) + 1
-    reach = size + 2 * padding - span
+
+def _windows(x: Tensor, size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Windows:
+    """The windows of max pooling; entries in the padding do not count."""
+    reach = size + 2 * padding - dilation * (kernel - 1) - 1
     count = (-(-reach // stride) if ceil_mode else reach // stride) + 1
     if ceil_mode and (count - 1) * stride >= size + padding:  # a last window that starts in the right padding is dropped
         count -= 1
-    index = torch.arange(count)[:, None] * stride - padding + torch.arange(kernel)[None] * dilation
-    inside = (index >= 0) & (index < size)
-    first = index.gather(1, inside.int().argmax(1, keepdim=True))
-    return torch.where(inside, index, first)
+    start = torch.arange(count, device=x.device) * stride - padding
+    index = start.unsqueeze(1) + torch.arange(kernel, device=x.device) * dilation
+    complete = padding == 0 and (count - 1) * stride + dilation * (kernel - 1) < size
+    return index.clamp(0, size - 1), (index >= 0) & (index < size), complete
 
 
 def _max_pool(x: Tensor, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
-    full = lambda value: [value[0]] * dims if len(value) == 1 else list(value)
-    as_list = lambda value: [value] if isinstance(value, int) else list(value)
-    kernel, padding, dilation = full(as_list(kernel)), full(as_list(padding)), full(as_list(dilation))
-    stride = full(as_list(stride)) if stride not in ([], (), None) else kernel
+    as_list = lambda value: [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
+    kernel = as_list(kernel)
+    stride = kernel if stride in ([], (), None) else as_list(stride)
     sizes = [int(n) for n in x.shape[-dims:]]
-    windows = [_windows(*spec, ceil_mode) for spec in zip(sizes, kernel, stride, padding, dilation, strict=True)]
-    outputs = [window.shape[0] for window in windows]
-    index = torch.zeros(outputs + kernel, dtype=torch.long)
-    for d, window in enumerate(windows):
-        shape = [1] * (2 * dims)
-        shape[d], shape[dims + d] = window.shape
-        index = index * sizes[d] + window.reshape(shape)
+    specs = zip(sizes, kernel, stride, as_list(padding), as_list(dilation), strict=True)
+    return _largest(x, [_windows(x, *spec, ceil_mode) for spec in specs])
+
+
+def _largest(x: Tensor, windows: list[Windows]) -> Tensor:
+    """The largest entry of each window over the last dimensions. Entries that do not count become -inf, which has no slope."""
+    dims = len(windows)
+    index, inside = windows[0][:2]  # (*outputs, entries), for one dimension more each time
+    for d, (more, counts, _) in enumerate(windows[1:], start=1):
+        outputs, entries = index.shape[:-1], index.shape[-1]
+        wide = (*outputs, more.shape[0], entries, more.shape[1])
+        index = (index.reshape(*outputs, 1, entries, 1) * x.shape[d - dims] + more.unsqueeze(1)).expand(wide).flatten(-2)
+        inside = (inside.reshape(*outputs, 1, entries, 1) & counts.unsqueeze(1)).expand(wide).flatten(-2)
     flat = x.flatten(-dims)
-    gathered = torch.index_select(flat, flat.dim() - 1, index.flatten().to(x.device))
-    return torch.amax(gathered.reshape(*x.shape[:-dims], *outputs, math.prod(kernel)), (-1,))
+    gathered = torch.index_select(flat, flat.dim() - 1, index.flatten()).reshape(*x.shape[:-dims], *index.shape)
+    if not all(complete for _, _, complete in windows):
+        gathered = torch.where(inside, gathered, torch.full((), -math.inf, dtype=x.dtype, device=x.device))
+    return torch.amax(gathered, (-1,))
 
 
 @composition(aten.max_pool1d.default)
@@ -215,24 +220,17 @@ def max_pool3d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilat
 
 
 def _adaptive_max_pool(x: Tensor, output: Any, dims: int) -> tuple[Tensor, Tensor]:
-    """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n)); short ones repeat their first entry."""
+    """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n)). The indices are not returned."""
     sizes = [int(n) for n in x.shape[-dims:]]
-    outputs = [output] * dims if isinstance(output, int) else list(output)
-    outputs = [size if n is None else int(n) for n, size in zip(outputs * (dims if len(outputs) == 1 else 1), sizes, strict=False)]
-    ranges = []
-    for size, n in zip(sizes, outputs, strict=True):
-        spans = [range(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
-        longest = max(len(span) for span in spans)
-        ranges.append([[*span, *[span[0]] * (longest - len(span))] for span in spans])
-    picks = []
-    for window in itertools.product(*ranges):
-        flat = [sum(i * math.prod(sizes[d + 1 :]) for d, i in enumerate(entry)) for entry in itertools.product(*window)]
-        picks.append(flat)
-    index = torch.tensor(picks, device=x.device)
-    flat_x = x.flatten(-dims)
-    gathered = torch.index_select(flat_x, flat_x.dim() - 1, index.flatten())
-    gathered = gathered.reshape(*x.shape[:-dims], *outputs, index.shape[1])
-    return torch.amax(gathered, (-1,)), torch.argmax(gathered, -1)
+    outputs = [output] * dims if isinstance(output, int) else list(output) * (dims if len(output) == 1 else 1)
+    windows = []
+    for size, n in zip(sizes, (size if n is None else int(n) for n, size in zip(outputs, sizes, strict=True)), strict=True):
+        lengths = [-(-(i + 1) * size // n) - i * size // n for i in range(n)]
+        start = torch.arange(n, device=x.device) * size // n
+        stop = (torch.arange(1, n + 1, device=x.device) * size + n - 1) // n
+        index = start.unsqueeze(1) + torch.arange(max(lengths), device=x.device)
+        windows.append((index.clamp(max=size - 1), index < stop.unsqueeze(1), len(set(lengths)) == 1))
+    return _largest(x, windows), torch.zeros(0, dtype=torch.long, device=x.device)
 
 
 @composition(aten.adaptive_max_pool1d.default)

@@ -51,7 +51,7 @@ def _planes(call: Call) -> Relaxation:
     # The entry with the best lower bound has relu(x - c) = x - c, slope 1.
     slope = torch.where(active, chord, 0).scatter(-1, best, 1.0)
     bias = floor.squeeze(-1) + torch.where(active, -slope * l, 0).scatter(-1, best, -floor).sum(-1)
-    centre = (l + u) / 2
+    centre = torch.where(active | (slope != 0), (l + u) / 2, 0)  # an entry of -inf (padding) has no slope
     peak = u.amax(-1)
     sloped = ((slope * centre).sum(-1) + bias < peak) | ~others.squeeze(-1)
     up_slope = torch.where(sloped.unsqueeze(-1), slope, 0)
