@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from boundlab.batch import Layout, candidates
-from boundlab.errors import CaptureError, MixedSamples
+from boundlab.errors import MixedSamples
 from boundlab.graph import Graph, Node
 from boundlab.rules.registry import CUTS, aten, clean
 
@@ -30,13 +31,7 @@ def assign(graph: Graph, values: Mapping[str, object], batched: set[str], sample
     dims: node -> dimensions that can carry the batch (None: any).
     Raises MixedSamples, naming the node, where a value depends on more than one sample.
     """
-    try:
-        owners = _probe(graph, values, batched, samples)
-    except Exception as error:  # whatever an operator raises for a batch of another size
-        raise CaptureError(
-            f"the captured graph does not run on a batch of {samples} samples with other values: {error}. A shape or an index in the model "
-            "depends on the values or on the size of the batch; if dimension 0 does not count samples, capture with batched=False."
-        ) from error
+    owners = _probe(graph, values, batched, samples)
     shapes = {name: tuple(owner.shape) for name, owner in owners.items()}
     layouts: dict[str, Layout | None] = {name: Layout() for name in batched}
     for node in graph.nodes.values():
@@ -105,7 +100,7 @@ def _probe(graph: Graph, values: Mapping[str, object], batched: set[str], sample
         base = dict(values)
         for name in batched:
             base[name] = _stirred(values[name], scale, generator)
-        before = graph.run(base)
+        before = _run(graph, base)
         frozen = {name: before[name] for name in cuts}
         for sample in sorted({0, 1, samples - 1} & set(range(samples))):
             changed = dict(base)
@@ -113,15 +108,32 @@ def _probe(graph: Graph, values: Mapping[str, object], batched: set[str], sample
                 tensor = changed[name].clone()  # type: ignore[attr-defined]
                 tensor[sample] = _stirred(tensor, scale, generator)[sample]
                 changed[name] = tensor
-            after = graph.run({**changed, **frozen})
+            after = _run(graph, {**changed, **frozen})
             for name, value in after.items():
                 if isinstance(value, Tensor):
                     old = before[name]
+                    if value.shape != old.shape:
+                        raise MixedSamples(f"{graph.nodes[name]}: its shape depends on the values of the inputs, so it has no bounds elementwise")
                     moved = (value != old) & ~((value != value) & (old != old))
                     owner = owners.setdefault(name, torch.full(value.shape, UNTOUCHED))
                     taken = torch.where((owner == UNTOUCHED) | (owner == sample), sample, samples)
                     owners[name] = torch.where(moved, taken, owner)
     return owners
+
+
+def _run(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """As Graph.run; a node that cannot be computed for another batch is refused by name."""
+    env: dict[str, Any] = dict(values)
+    for node in graph.nodes.values():
+        if node.name not in env:
+            try:
+                env[node.name] = node.call(*node.arguments(env.__getitem__))
+            except Exception as error:  # whatever an operator raises
+                raise MixedSamples(
+                    f"{node} cannot be computed for another batch ({error}): an index or a shape in it depends on the size of the batch or on "
+                    "values. If dimension 0 of the inputs does not count samples, capture the model with batched=False."
+                ) from error
+    return env
 
 
 def _stirred(value: object, scale: float, generator: torch.Generator) -> Tensor:
