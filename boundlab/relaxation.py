@@ -190,14 +190,18 @@ class AffineMap:
 
     def apply(self, forms: Sequence[Form]) -> Form:
         """The linear part on every column, the whole function on the constant term."""
-        image = _mapped(self.function, forms)
         if self.linear:
-            return image
-        offset = self.offset
-        linear = image[:-1] - offset
-        if not torch.isfinite(offset).all():  # a masked score of -inf is constant: it has no slope
-            linear = torch.where(torch.isfinite(offset), linear, 0)
-        return torch.cat([linear, image[-1:]])
+            return _mapped(self.function, forms)
+        constant = self.function(*[form[-1] for form in forms]).unsqueeze(0)
+        return torch.cat([_mapped(self._linear_part, [form[:-1] for form in forms]), constant])
+
+    @cached_property
+    def _linear_part(self) -> Callable[..., Tensor]:
+        """The operator without its constant term, as the transpose of its transpose: a difference ``f(x) - f(0)`` would
+        lose small coefficients beside a large constant."""
+        result, pull = torch.func.vjp(self.function, *self.zeros)[:2]
+        push = torch.func.vjp(pull, torch.zeros_like(result))[1]
+        return lambda *columns: push(tuple(columns))[0]
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         if all(low is up for low, up in zip(lower, upper, strict=True)):

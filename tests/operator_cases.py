@@ -772,6 +772,8 @@ def seldom() -> None:
     })  # fmt: skip
     add((3, 3), {
         "whole, dot": lambda x: torch.dot(x[0], x[1]),
+        "whole, vdot": lambda x: torch.vdot(x[0], x[1]),
+        "whole, weight_norm": (lambda x, g: torch._weight_norm(x + 5, g, 0), (3, 1)),
         "whole, outer": lambda x: torch.outer(x[0], x[1]),
         "whole, outer with a constant": (lambda x, w: torch.outer(x[0], w) + torch.outer(w, x[1]), (3,)),
         "whole, inner": lambda x: torch.inner(x, x[0]) + torch.inner(x[1], x[2]),

@@ -139,10 +139,9 @@ def ball(kind: str, case: Case, dtype: torch.dtype, seed: int = 0) -> bl.Region:
 
 KINDS = ("L2", "L1", "L3", "L0", "box", "part", "L2, part")
 SOME = (
-    "linear", "conv2d, dilated depthwise", "conv_transpose2d, attributes", "batch_norm 2d", "avg_pool2d, count_include_pad", "pad, constant",
-    "pad 2d, reflect", "repeat", "gather", "constant with the batch dimension, added", "relu", "leaky_relu, 0.01", "leaky_relu, -0.5", "gelu, tanh",
-    "gelu", "tanh", "pow, 4", "log", "reciprocal", "sin", "abs", "mul, two variables", "maximum", "div, two variables", "matmul, two variables",
-    "max_pool2d, padding", "softmax", "logsumexp", "layer_norm", "attention", "LSTMCell", "comparison, where", "norm, 2",
+    "linear", "conv2d, dilated depthwise", "batch_norm 2d", "avg_pool2d, count_include_pad", "pad, constant", "repeat", "gather",
+    "constant with the batch dimension, added", "relu", "leaky_relu, -0.5", "gelu", "tanh", "pow, 4", "log", "sin", "mul, two variables", "maximum",
+    "div, two variables", "matmul, two variables", "max_pool2d, padding", "softmax", "layer_norm", "attention", "comparison, where",
 )  # fmt: skip
 """Cases that are attacked under every norm in the ordinary run."""
 
@@ -156,8 +155,9 @@ def test_operator(name: str, dtype: torch.dtype) -> None:
     """The graph computes what the model computes; all bounds hold; with radius 0 they are the value."""
     model, net = captured(name, dtype)
     check_graph(model, net, region(CASES[name], dtype, seed=1))
-    check_sound(model, (region(CASES[name], dtype),), net=net, count=2)
-    check_radius_zero(model, net, centre(CASES[name], dtype, seed=2))
+    check_sound(model, (region(CASES[name], dtype),), net=net, count=2, nodes=dtype == torch.float64)
+    if dtype == torch.float64:
+        check_radius_zero(model, net, centre(CASES[name], dtype, seed=2))
 
 
 def check_graph(model: nn.Module, net: bl.Net, around: bl.Region) -> None:
@@ -326,7 +326,7 @@ BALLS = {"Linf": lambda: bl.Linf(eps=0.2), "L2": lambda: bl.L2(eps=0.3), "L1": l
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["parameters", "parameters and input"])
-@pytest.mark.parametrize("norm", BALLS)
+@pytest.mark.parametrize("norm", ["Linf", "L2", pytest.param("L1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_perturbed_parameters(name: str, norm: str, both: bool) -> None:
     module, given = PARAMETERS[name]
@@ -413,7 +413,7 @@ NO_CASE = {
     "it only copies, and torch.export leaves it out": (
         "alpha_dropout contiguous detach dropout feature_alpha_dropout feature_dropout lift_fresh_copy positive"
     ),
-    "compositions make it": "within clean",
+    "compositions and capture make it": "clean reshape within",
     "train mode: tested with whole networks": "_native_batch_norm_legit_functional.default",
 }
 """Registered operators that no exported case contains, with the reason."""

@@ -70,6 +70,8 @@ class Affine:
     def interval(self, call: Call) -> Interval:
         self._check(call)
         function, absolute = call.bind(), self._absolute(call)
+        if absolute is None and _truth_of_numbers(call):
+            return truth(call.inputs[0])
         if absolute is None:
             pairs = [(x.lower, x.upper) if sign > 0 else (x.upper, x.lower) for x, sign in zip(call.inputs, self._signs(call), strict=True)]
             return Interval(function(*[least for least, _ in pairs]), function(*[most for _, most in pairs]))
@@ -79,6 +81,24 @@ class Affine:
 
     def nonlinear(self, call: Call) -> bool:
         return False
+
+
+def _truth_of_numbers(call: Call) -> bool:
+    """Whether the call turns numbers into truth values, which is not monotone: -1 is as true as 1."""
+    (x, *_) = call.inputs
+    packet = getattr(call.node.op, "overloadpacket", None)
+    return (
+        packet in (aten._to_copy, aten.to, aten.type_as)
+        and x.dtype != torch.bool
+        and call.bind()(x.lower[..., :0] if x.lower.dim() else x.lower).dtype == torch.bool
+    )
+
+
+def truth(x: Interval) -> Interval:
+    """The truth of a number: certain where 0 is outside its interval, possible unless it is 0."""
+    if x.dtype == torch.bool:
+        return x
+    return Interval((x.lower > 0) | (x.upper < 0), (x.lower != 0) | (x.upper != 0))
 
 
 def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:

@@ -200,8 +200,8 @@ class Bilinear:
         lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space))
         summed = [i for i, letter in enumerate(space) if letter not in result]
         full = torch.broadcast_shapes(lower[2].shape)
-        if summed:
-            bias = [plane[2].sum(summed) + constant for plane in (lower, upper)]
+        if self.letters is not _elementwise:
+            bias = [(plane[2].sum(summed) if summed else plane[2]) + constant for plane in (lower, upper)]
             slopes = [tuple(slope.expand(full) for slope in plane[:2]) for plane in (lower, upper)]
             return Planes(space, result, (x_letters, y_letters), slopes[0], bias[0], slopes[1], bias[1], (x.shape, y.shape))  # type: ignore[arg-type]
         return Lines(lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, (x.shape, y.shape))

@@ -22,26 +22,10 @@ def div(x: Any, y: Any) -> Tensor:
     return x * torch.reciprocal(y) if isinstance(y, Tensor) else x * (1 / y)
 
 
-def _has_fractions(*values: Any) -> bool:
-    return any(value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float) for value in values)
-
-
 @composition(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.divide.Tensor_mode)
 def div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    if rounding_mode is not None and not _has_fractions(x, y):
-        return NotImplemented  # whole numbers stay as they are: indices, which cannot be perturbed
-    quotient = div(x, y)
-    return {"floor": torch.floor, "trunc": torch.trunc, None: lambda t: t}[rounding_mode](quotient)
-
-
-@composition(aten.floor_divide.default)
-def floor_divide(x: Any, y: Any) -> Tensor:
-    return torch.floor(div(x, y)) if _has_fractions(x, y) else NotImplemented
-
-
-@composition(aten.remainder.Tensor, aten.remainder.Scalar)
-def remainder(x: Any, y: Any) -> Tensor:
-    return x - torch.floor(div(x, y)) * y if _has_fractions(x, y) else NotImplemented
+    """Rounded quotients are left whole: the rounding of x * (1 / y) is not that of torch's x / y at a jump."""
+    return div(x, y) if rounding_mode is None else NotImplemented
 
 
 @composition(aten.addmm.default)

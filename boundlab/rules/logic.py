@@ -15,7 +15,7 @@ from torch import Tensor
 
 from boundlab.interval import Interval, lower_of, upper_of
 from boundlab.relaxation import Lines, Relaxation, constant_lines
-from boundlab.rules.affine import Affine
+from boundlab.rules.affine import Affine, truth
 from boundlab.rules.registry import Call, Relaxed, aten, register, within
 
 
@@ -40,18 +40,20 @@ register(aten.ne, rule=decided(lambda lx, ux, ly, uy: ((lx > uy) | (ly > ux), ~(
 
 def _monotone_logic(call: Call) -> Interval:
     f = call.bind()
-    return Interval(f(*[x.lower for x in call.inputs]), f(*[x.upper for x in call.inputs]))
+    inputs = [truth(x) for x in call.inputs]
+    return Interval(f(*[x.lower for x in inputs]), f(*[x.upper for x in inputs]))
 
 
 def _negation(call: Call) -> Interval:
-    (x,) = call.inputs
+    x = truth(call.inputs[0])
     f = call.bind()
     return Interval(f(x.upper), f(x.lower))
 
 
 def _exclusive(call: Call) -> Interval:
     (x, y), _ = call.arguments
-    lx, ux, ly, uy = lower_of(x).bool(), upper_of(x).bool(), lower_of(y).bool(), upper_of(y).bool()
+    x, y = (truth(v) if isinstance(v, Interval) else v.bool() for v in (x, y))
+    lx, ux, ly, uy = lower_of(x), upper_of(x), lower_of(y), upper_of(y)
     return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
 
 
@@ -59,9 +61,11 @@ def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
     return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic")
 
 
-register(aten.logical_and, aten.logical_or, aten.bitwise_and, aten.bitwise_or, aten.any, aten.all, rule=_truth(_monotone_logic))
+register(
+    aten.logical_and, aten.logical_or, aten.bitwise_and, aten.bitwise_or, aten.__and__, aten.__or__, aten.any, aten.all, rule=_truth(_monotone_logic)
+)
 register(aten.logical_not, aten.bitwise_not, rule=_truth(_negation))
-register(aten.logical_xor, aten.bitwise_xor, rule=_truth(_exclusive))
+register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusive))
 
 
 @dataclass(frozen=True, eq=False)
