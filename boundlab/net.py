@@ -173,8 +173,8 @@ class Net:
             part = ends.get(name)
             if part is None:
                 part = torch.zeros(rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device)
-            matrices[name] = part.transpose(0, 1).reshape(*lead, *out, *shape)
-        return matrices, bias.T.reshape(*lead, *out)
+            matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])
+        return matrices, bias.T.reshape([*lead, *out])
 
     def _ask(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any], method: str, perturb: Mapping[str, Region] | None, slopes: str, thorough: bool = False

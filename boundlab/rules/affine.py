@@ -88,7 +88,8 @@ def _truth_of_numbers(call: Call) -> bool:
     (x, *_) = call.inputs
     packet = getattr(call.node.op, "overloadpacket", None)
     return (
-        packet in (aten._to_copy, aten.to, aten.type_as)
+        len(call.inputs) == 1
+        and packet in (aten._to_copy, aten.to, aten.type_as)
         and x.dtype != torch.bool
         and call.bind()(x.lower[..., :0] if x.lower.dim() else x.lower).dtype == torch.bool
     )

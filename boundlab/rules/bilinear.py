@@ -255,12 +255,19 @@ def _linear(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
     return batch + "x", out + "x", batch + out
 
 
+def _inner(x: Any, y: Any) -> Letters:
+    """The last dimensions of both are summed over."""
+    left, right = string.ascii_lowercase[: len(x.shape) - 1], string.ascii_lowercase[12 : 11 + len(y.shape)]
+    return left + "z", right + "z", left + right
+
+
 def _outer(x: Any, y: Any) -> Letters:
     return "a", "b", "ab"
 
 
 register(aten.mul, aten.multiply, rule=Bilinear(_elementwise))
-register(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, aten.inner, rule=Bilinear(_matmul))
+register(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, rule=Bilinear(_matmul))
+register(aten.inner, rule=Bilinear(_inner))
 register(aten.outer, rule=Bilinear(_outer))
 register(aten.linear, rule=Bilinear(_linear, has_bias=True))
 register(
