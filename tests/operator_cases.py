@@ -590,6 +590,9 @@ def reductions_and_blocks() -> None:
         "var, biased": lambda x: x.var(1, unbiased=False) + x.var(1, correction=2, keepdim=True).squeeze(1),
         "std": lambda x: x.std(1),
         "std, biased": lambda x: x.std(1, unbiased=False, keepdim=True) + x.std(dim=(1,), correction=3, keepdim=True),
+        "var_mean and std_mean, other overloads": lambda x: torch.stack(
+            [*torch.ops.aten.var_mean.dim(x, [1], False), *torch.ops.aten.std_mean.dim(x, [1]), *torch.ops.aten.std_mean.dim(x, [1], True, False)], 1
+        ),
         "var_mean, std_mean": lambda x: torch.stack([*torch.var_mean(x, 1), *torch.std_mean(x, dim=1, correction=0)], 1),
         "var_mean, correction": lambda x: torch.stack(torch.var_mean(x, dim=1, correction=0), 1),
         "prod": lambda x: x.prod(1),
@@ -750,6 +753,7 @@ def seldom() -> None:
         "div by a number": lambda x: aten.div.Scalar(x, 2.5) + aten.true_divide.Scalar(x, -2.0),
         "div by other names": (lambda x, w: torch.divide(x, w.abs() + 1) + torch.divide(x, 2.5, rounding_mode="floor"), (6,)),
         "div.Scalar_mode": lambda x: aten.div.Scalar_mode(x, 2.5, rounding_mode="trunc"),
+        "divide.Scalar_mode": lambda x: aten.divide.Scalar_mode(x, 2.5, rounding_mode="trunc"),
         "nll_loss by its own name": (lambda x, y: aten.nll_loss(x, y.expand(x.shape[0]), None, 0, -100), torch.tensor([2])),
         "masked_select": (lambda x, m: torch.masked_select(x, m.expand(x.shape[0], 6)).reshape(x.shape[0], -1), torch.ones(1, 6, dtype=torch.bool)),
     })  # fmt: skip
@@ -771,6 +775,7 @@ def seldom() -> None:
         "replication_pad3d": lambda x: aten.replication_pad3d(x, [2, 1, 0, 1, 0, 0]),
     })  # fmt: skip
     add((3, 3), {
+        "whole, var_mean": lambda x: torch.stack([*torch.ops.aten.var_mean.default(x), *torch.ops.aten.std_mean.default(x, False)]),
         "whole, dot": lambda x: torch.dot(x[0], x[1]),
         "whole, vdot": lambda x: torch.vdot(x[0], x[1]),
         "whole, weight_norm": (lambda x, g: torch._weight_norm(x + 5, g, 0), (3, 1)),

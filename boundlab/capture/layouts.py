@@ -20,6 +20,11 @@ from boundlab.errors import MixedSamples
 from boundlab.graph import Graph, Node
 from boundlab.rules.registry import CUTS, aten, clean
 
+
+class FixedSize(MixedSamples):
+    """The graph computes only batches of the size it was captured with."""
+
+
 UNTOUCHED = -1
 """Owner of an element that no probe changed."""
 
@@ -129,7 +134,7 @@ def _run(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 env[node.name] = node.call(*node.arguments(env.__getitem__))
             except Exception as error:  # whatever an operator raises
-                raise MixedSamples(
+                raise FixedSize(
                     f"{node} cannot be computed for another batch ({error}): an index or a shape in it depends on the size of the batch or on "
                     "values. If dimension 0 of the inputs does not count samples, capture the model with batched=False."
                 ) from error

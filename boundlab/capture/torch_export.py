@@ -82,10 +82,22 @@ def export(model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: di
     batched: True if dimension 0 of the tensor inputs must count samples, False if it must not, None to find out.
     """
     if isinstance(model, ExportedProgram):
-        program = model
-    else:
-        _tensors(args, kwargs)
-        program = _export_freely(model, args, kwargs, batched)
+        return _as_graph(model, args, kwargs, batched)
+    _tensors(args, kwargs)
+    if batched is not False:
+        try:
+            return _as_graph(_export_freely(model, args, kwargs), args, kwargs, batched)
+        except layouts.FixedSize as error:
+            try:
+                return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched=True)
+            except MixedSamples:
+                raise error from None
+        except CaptureError as error:
+            log.debug("no export with a free batch size: %s", error)
+    return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched)
+
+
+def _as_graph(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> tuple[Graph, Any, Any]:
     program = _decompose(program)
     graph, dims, symbolic = _read(program)
     graph = _simplify(graph)
@@ -104,22 +116,23 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     return tensors
 
 
-def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> ExportedProgram:
-    """Export with a free batch size if the model allows it, else with the sizes of the example."""
-    if batched is not False:
-        # A batch of one does not become free in torch.export: repeat it.
-        repeat = {leaf.shape[0] for leaf in _tensors(args, kwargs) if leaf.dim() > 0} == {1}
-        wide_args, wide_kwargs = _copied(args, kwargs, repeat)
-        shapes = ShapesCollection()
-        for tensor in _tensors(wide_args, wide_kwargs):
-            if tensor.dim() > 0 and tensor.shape[0] > 1:
-                shapes[tensor] = {0: Dim.AUTO}
-        try:
-            program = _export(model, wide_args, wide_kwargs, shapes.dynamic_shapes(model, wide_args, wide_kwargs))
-            if _free_symbols(program):
-                return program
-        except CaptureError as error:
-            log.debug("no export with a free batch size: %s", error)
+def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    """Export with a free batch size; CaptureError if the model does not allow it."""
+    # A batch of one does not become free in torch.export: repeat it.
+    repeat = {leaf.shape[0] for leaf in _tensors(args, kwargs) if leaf.dim() > 0} == {1}
+    wide_args, wide_kwargs = _copied(args, kwargs, repeat)
+    shapes = ShapesCollection()
+    for tensor in _tensors(wide_args, wide_kwargs):
+        if tensor.dim() > 0 and tensor.shape[0] > 1:
+            shapes[tensor] = {0: Dim.AUTO}
+    program = _export(model, wide_args, wide_kwargs, shapes.dynamic_shapes(model, wide_args, wide_kwargs))
+    if not _free_symbols(program):
+        raise CaptureError("the model fixes its batch size")
+    return program
+
+
+def _export_as_given(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    """Export with the sizes of the example."""
     return _export(model, *_copied(args, kwargs, repeat=False), None)
 
 

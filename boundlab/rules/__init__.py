@@ -1,5 +1,5 @@
 """Operator rules, grouped by property. Importing this package fills the registry."""
 
-from boundlab.rules import affine, bilinear, compositions, elementwise, layers, logic, maximum, periodic, rectifiers, softmax
+from boundlab.rules import affine, bilinear, compositions, elementwise, layers, logic, maximum, periodic, powers, rectifiers, softmax, steps
 
-__all__ = ["affine", "bilinear", "compositions", "elementwise", "layers", "logic", "maximum", "periodic", "rectifiers", "softmax"]
+__all__ = ["affine", "bilinear", "compositions", "elementwise", "layers", "logic", "maximum", "periodic", "powers", "rectifiers", "softmax", "steps"]

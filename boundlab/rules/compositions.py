@@ -6,6 +6,7 @@ Each function has the signature of its operator and computes the same value.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,10 +23,24 @@ def div(x: Any, y: Any) -> Tensor:
     return x * torch.reciprocal(y) if isinstance(y, Tensor) else x * (1 / y)
 
 
-@composition(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.divide.Tensor_mode)
+@composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)
 def div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """Rounded quotients are left whole: the rounding of x * (1 / y) is not that of torch's x / y at a jump."""
-    return div(x, y) if rounding_mode is None else NotImplemented
+    return div(x, y) if rounding_mode is None else torch.div(x, _like(y, x), rounding_mode=rounding_mode)
+
+
+def _like(y: Any, x: Tensor) -> Tensor:
+    """A number as a tensor of x's type."""
+    return y if isinstance(y, Tensor) else torch.full((), y, dtype=x.dtype, device=x.device)
+
+
+@composition(aten.floor_divide.default)
+def floor_divide(x: Tensor, y: Any) -> Tensor:
+    return torch.div(x, _like(y, x), rounding_mode="floor")
+
+
+@composition(aten.remainder.Tensor, aten.remainder.Scalar)
+def remainder(x: Tensor, y: Any) -> Tensor:
+    return x - floor_divide(x, y) * y
 
 
 @composition(aten.addmm.default)
@@ -86,11 +101,6 @@ def logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return torch.logsumexp(torch.stack(torch.broadcast_tensors(x, y), -1), -1)
 
 
-@composition(aten.pow.Tensor_Tensor)
-def pow_tensor(x: Tensor, y: Tensor) -> Tensor:
-    return torch.exp(y * torch.log(x))
-
-
 @composition(aten.embedding.default)
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """As a plain selection of rows: the gradient of embedding ignores the padding row, so it is not the transpose."""
@@ -103,6 +113,16 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad
 @composition(aten.copy.default)
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return source.to(x.dtype).expand(x.shape)
+
+
+@composition(aten.fill.Scalar, aten.fill.Tensor)
+def fill(x: Tensor, value: Any) -> Tensor:
+    return value.to(x.dtype).expand(x.shape) if isinstance(value, Tensor) else torch.full_like(x, value)
+
+
+@composition(aten.zero.default)
+def zero(x: Tensor) -> Tensor:
+    return torch.zeros_like(x)
 
 
 @composition(aten.slice_scatter.default)
@@ -207,9 +227,22 @@ def log_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return x - torch.logsumexp(x, (dim,), True)
 
 
+@composition(aten.softmax.int)
+def softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    return torch._softmax(x if dtype is None else x.to(dtype), dim, False)
+
+
 @composition(aten._safe_softmax.default)
-def safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return torch.softmax(x if dtype is None else x.to(dtype), dim)
+def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Zero where every score is masked away."""
+    return softmax_where(x if dtype is None else x.to(dtype), x != -math.inf, dim)
+
+
+def softmax_where(x: Tensor, allowed: Tensor, dim: int) -> Tensor:
+    """The softmax over the allowed scores; zero where there is none."""
+    some = allowed.any(dim, True)
+    scores = torch.where(allowed | ~some, x, torch.full((), -math.inf, dtype=x.dtype, device=x.device))
+    return torch.where(some, softmax(scores, dim), torch.zeros((), dtype=x.dtype, device=x.device))
 
 
 @composition(aten.nll_loss_nd.default, aten.nll_loss.default)
@@ -345,11 +378,27 @@ def std_all(x: Tensor, unbiased: bool = True) -> Tensor:
     return torch.sqrt(_variance(x, None, int(unbiased), False))
 
 
-@composition(aten.var_mean.correction)
-def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return var(x, dim, correction=correction, keepdim=keepdim), x.mean(dim, keepdim)
+def _with_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The operator that returns a measure of spread and the mean; the first arguments after x are those of the measure."""
+
+    def both(x: Tensor, dim: Any = None, *rest: Any, keepdim: bool = False, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        keep = rest[1] if len(rest) > 1 else keepdim
+        return spread(x, dim, *rest[:1], keepdim=keep, **kwargs), x.mean(dim, keep)
+
+    return both
 
 
-@composition(aten.std_mean.correction)
-def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return std(x, dim, correction=correction, keepdim=keepdim), x.mean(dim, keepdim)
+composition(aten.var_mean.correction)(_with_mean(var))
+composition(aten.var_mean.dim)(_with_mean(var_dim))
+composition(aten.std_mean.correction)(_with_mean(std))
+composition(aten.std_mean.dim)(_with_mean(std_dim))
+
+
+@composition(aten.var_mean.default)
+def var_mean_all(x: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]:
+    return var_all(x, unbiased), x.mean()
+
+
+@composition(aten.std_mean.default)
+def std_mean_all(x: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]:
+    return std_all(x, unbiased), x.mean()

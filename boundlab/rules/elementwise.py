@@ -14,7 +14,7 @@ from boundlab.interval import Interval
 from boundlab.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.registry import Call, aten, register
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,30 +166,6 @@ elementwise(aten.silu, curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.
 elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
 
 
-def _power(exponent: Any) -> Curve:
-    if isinstance(exponent, Tensor):
-        if exponent.numel() != 1:
-            return _refuse_tensor_exponent()
-        exponent = float(exponent)
-    if exponent in (0, 1):
-        return piecewise_linear()
-    slope = lambda x: exponent * x ** (exponent - 1)
-    if float(exponent).is_integer():
-        even = int(exponent) % 2 == 0
-        if exponent > 0:
-            return Curve(("convex",), turns=(0.0,), derivative=slope) if even else Curve(("concave", "convex"), (0.0,), derivative=slope)
-        # on either side of 0, which the rule keeps outside
-        return Curve(("convex",), derivative=slope) if even else Curve(("concave", "convex"), (0.0,), derivative=slope)
-    kind = "concave" if 0 < exponent < 1 else "convex"
-    return Curve((kind,), domain=(0.0, math.inf, exponent > 0), derivative=slope)
-
-
-def _refuse_tensor_exponent() -> Curve:
-    from boundlab.errors import UnsupportedOperator
-
-    raise UnsupportedOperator("pow with a tensor of different exponents has no rule: write x ** y as exp(y * log(x))")
-
-
 @dataclass(frozen=True, eq=False)
 class OneSigned(Elementwise):
     """An elementwise operator with a pole at 0 for some arguments: its interval must then not contain 0."""
@@ -205,26 +181,3 @@ class OneSigned(Elementwise):
 
 
 register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -1 / (x * x))))
-register(aten.pow.Tensor_Scalar, rule=OneSigned(_power, pole=lambda exponent: float(exponent).is_integer() and exponent < 0))
-
-
-def _exponential(call: Call) -> Curve:
-    (base, _), _ = call.arguments
-    base = float(base)
-    call.require(torch.full_like(call.inputs[0].lower, base) > 0, "a power of a perturbed exponent needs a positive base")
-    return CONVEX
-
-
-register(
-    aten.pow.Scalar,
-    rule=Relaxed(
-        lambda call: curves.interval(call.bind(), _exponential(call), call.inputs[0]),
-        lambda call: _lines(call, _exponential(call)),
-        kind="elementwise",
-    ),
-)
-
-
-def _lines(call: Call, curve: Curve) -> Lines:
-    (a, b), (c, d) = curves.lines(call.bind(), curve, call.inputs[0])
-    return Lines((a,), b, (c,), d, (call.inputs[0].shape,))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import CaptureError
+from boundlab.rules.compositions import softmax_where
 from boundlab.rules.registry import aten, composition
 
 # -- normalisation ---------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def batch_norm_train(
 @composition(aten._native_batch_norm_legit.no_stats)
 def batch_norm_no_stats(x: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     mean, variance = _batch_statistics(x)
-    return _batch_norm(x, weight, bias, mean, variance, eps), mean, variance
+    return _batch_norm(x, weight, bias, mean, variance, eps), mean, torch.rsqrt(variance + eps)
 
 
 @composition(aten.batch_norm.default)
@@ -147,11 +148,11 @@ def attention(
     if is_causal:
         allowed = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         scores = torch.where(allowed, scores, torch.full((), -math.inf, dtype=scores.dtype, device=query.device))
-    elif attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = torch.where(attn_mask, scores, torch.full((), -math.inf, dtype=scores.dtype, device=query.device))
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return torch.matmul(torch.softmax(scores, -1), value)
+    if attn_mask is None:
+        return torch.matmul(torch.softmax(scores, -1), value)
+    if attn_mask.dtype != torch.bool:
+        return torch.matmul(softmax_where(scores + attn_mask, attn_mask != -math.inf, -1), value)
+    return torch.matmul(softmax_where(scores, attn_mask, -1), value)
 
 
 @composition(aten.glu.default)

@@ -85,34 +85,3 @@ def _tan_lines(call: Call) -> Relaxation:
 
 
 register(aten.tan, rule=Relaxed(_tan_interval, _tan_lines, kind="elementwise"))
-
-
-# floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between x - 1 and x + 1;
-# each is monotone, so its values at the ends bound it too. Take whichever line is better in the middle.
-def _step(below: float, above: float) -> Relaxed:
-    def interval(call: Call) -> Interval:
-        (x,) = call.inputs
-        f = call.bind()
-        return Interval(f(x.lower), f(x.upper))
-
-    def lines(call: Call) -> Relaxation:
-        (x,) = call.inputs
-        ends = interval(call)
-        low_sloped = (x.centre + below > ends.lower) & (ends.lower < ends.upper)
-        up_sloped = (x.centre + above < ends.upper) & (ends.lower < ends.upper)
-        one, zero = torch.ones_like(x.lower), torch.zeros_like(x.lower)
-        return Lines(
-            (torch.where(low_sloped, one, zero),),
-            torch.where(low_sloped, below, ends.lower),
-            (torch.where(up_sloped, one, zero),),
-            torch.where(up_sloped, above, ends.upper),
-            (x.shape,),
-        )
-
-    return Relaxed(interval, lines, kind="elementwise")
-
-
-register(aten.floor, rule=_step(-1.0, 0.0))
-register(aten.ceil, rule=_step(0.0, 1.0))
-register(aten.round.default, rule=_step(-0.5, 0.5))
-register(aten.trunc, aten.fix, rule=_step(-1.0, 1.0))

@@ -144,7 +144,7 @@ def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor
     return Planes(rest + "yz", place("y"), (place("z"),), (lower,), bias[0], (upper,), bias[1], (x.shape,))
 
 
-register(aten.softmax, aten._softmax, rule=Relaxed(softmax_interval, softmax_planes, uses_result=True))
+register(aten._softmax, rule=Relaxed(softmax_interval, softmax_planes, uses_result=True))
 
 
 # log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of the chords of exp =:

@@ -1,0 +1,67 @@
+"""Rounding to whole numbers, of values and of quotients.
+
+floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between x - 1 and x + 1;
+each is monotone, so its values at the ends bound it too. Of these lines the one that is better in the middle is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.interval import Interval, lower_of, upper_of
+from boundlab.relaxation import Lines, Relaxation, constant_lines
+from boundlab.rules.registry import Call, Relaxed, aten, register
+
+
+def _lines(x: Interval, ends: Interval, scale: Tensor | float, below: float, above: float) -> Lines:
+    """The lines of a step function between ``scale x + below`` and ``scale x + above`` and between its ends."""
+    middle, jumps = x.centre * scale, ends.lower < ends.upper
+    low, up = (middle + below > ends.lower) & jumps, (middle + above < ends.upper) & jumps
+    zero = torch.zeros_like(ends.lower)
+    slope = zero + scale
+    return Lines(
+        (torch.where(low, slope, zero),), torch.where(low, below, ends.lower), (torch.where(up, slope, zero),), torch.where(up, above, ends.upper),
+        (x.shape,),
+    )  # fmt: skip
+
+
+def _step(below: float, above: float) -> Relaxed:
+    def interval(call: Call) -> Interval:
+        (x,) = call.inputs
+        f = call.bind()
+        return Interval(f(x.lower), f(x.upper))
+
+    return Relaxed(interval, lambda call: _lines(call.inputs[0], interval(call), 1.0, below, above), kind="elementwise")
+
+
+register(aten.floor, rule=_step(-1.0, 0.0))
+register(aten.ceil, rule=_step(0.0, 1.0))
+register(aten.round.default, rule=_step(-0.5, 0.5))
+register(aten.trunc, aten.fix, rule=_step(-1.0, 1.0))
+
+# -- rounded quotients ---------------------------------------------------------------------------------------------------
+
+
+def _quotient_interval(call: Call) -> Interval:
+    """For y of one sign the quotient is monotone in either argument, and rounding keeps that: the corners bound it."""
+    (x, y), kwargs = call.arguments
+    if isinstance(y, Interval):
+        call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
+    corners = [call.node.call((a, b), kwargs) for a in (lower_of(x), upper_of(x)) for b in (lower_of(y), upper_of(y))]
+    return Interval(torch.stack(corners).amin(0), torch.stack(corners).amax(0))
+
+
+def _quotient_lines(call: Call) -> Relaxation:
+    (x, y), kwargs = call.arguments
+    ends = _quotient_interval(call)
+    if isinstance(y, Interval):
+        return constant_lines(ends, call.inputs)
+    below, above = BETWEEN[kwargs["rounding_mode"]]
+    return _lines(x, ends, 1 / y, below, above)
+
+
+BETWEEN: dict[Any, tuple[float, float]] = {"floor": (-1.0, 0.0), "trunc": (-1.0, 1.0), None: (0.0, 0.0)}
+register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines))
