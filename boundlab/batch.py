@@ -34,10 +34,7 @@ class Layout:
         return self.samples_first(rows, samples).sum(2)
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape), (*shape) -> (rows, samples)``: inner products per sample, without forming the products."""
-        if self.dim == 0 and self.outer == self.inner == 1 and torch.isfinite(constant).all():
-            flat = constant.expand(rows.shape[1:]).reshape(samples, -1)
-            return torch.einsum("rsn,sn->rs", rows.reshape(rows.shape[0], samples, -1), flat)
+        """``(rows, *shape), (*shape) -> (rows, samples)``: inner products per sample."""
         return self.sum(product(rows, constant), samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -50,7 +51,7 @@ class Node:
     layout: Layout | None = None
     origin: Origin = Origin()
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """u(i): the names of the nodes this one reads, each once."""
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))

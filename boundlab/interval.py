@@ -34,11 +34,12 @@ class Interval:
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.
 
-        Two sound bounds of the same value can cross by a rounding error when both are almost points; then
-        the pair is put back in order, so that ``lower <= upper`` always holds. NaN never wins over a number.
+        Two sound bounds of the same value can cross by a rounding error when both are almost points; then the result is
+        what lies between them inside of this one, so that ``lower <= upper`` always holds and nothing gets wider. NaN
+        never wins over a number.
         """
-        lower = torch.fmax(self.lower, other.lower)
-        upper = torch.fmin(self.upper, other.upper)
+        lower = torch.minimum(torch.fmax(self.lower, other.lower), self.upper)
+        upper = torch.maximum(torch.fmin(self.upper, other.upper), self.lower)
         return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
 
 

@@ -14,7 +14,7 @@ from boundlab.capture.torch_export import Function, export
 from boundlab.errors import ArgumentError
 from boundlab.graph import Graph, Ref
 from boundlab.interval import Interval
-from boundlab.methods import backward
+from boundlab.methods import backward, refine
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
 from boundlab.regions import Region
 from boundlab.results import Bounds, LinearBounds
@@ -142,7 +142,7 @@ class Net:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
         samples = analysis.samples if node.layout is not None else None
-        rows = backward.identity_rows(analysis, target) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
+        rows = refine.identity_rows(analysis, target) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
         out_shape = [rows.shape[0]]
         if spec is None:
             whole = list(like.shape)
@@ -170,7 +170,8 @@ class Net:
         for name, region in answer.analysis.regions.items():
             shape = region.hull().shape
             shape = shape[1:] if answer.analysis.graph.nodes[name].layout is not None else shape
-            part = ends.get(name)
+            found = ends.get(name)
+            part = None if found is None else backward.dense(found)
             if part is None:
                 part = torch.zeros(rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device)
             matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])

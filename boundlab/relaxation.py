@@ -22,17 +22,23 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from boundlab.forms import Places, Window
 from boundlab.interval import Interval
 
 Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
 Terms = list[tuple[Rows, Tensor]]
 """Constants of a backward step, as pairs whose inner products per sample are to be added."""
+WindowTerms = list[tuple[Window, Tensor]]
+"""The same, for rows that vanish outside a window."""
 Form = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
 
 
 class Relaxation(Protocol):
+    """A relaxation may also have ``backward_window(rows)``: the same as ``backward`` for rows that vanish outside a
+    window, or None where it needs dense rows after all."""
+
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         """Coefficient rows for each argument, and the constant terms that they leave."""
         ...
@@ -63,10 +69,9 @@ def add_constant(form: Form, constant: Tensor | None) -> Form:
     return form if constant is None else torch.cat([form[:-1], form[-1:] + constant])
 
 
-def _signed_terms(rows: Rows, lower: Tensor | None, upper: Tensor | None) -> Terms:
-    """A positive coefficient takes the lower constant, a negative one the upper."""
-    terms = [] if lower is None else [(rows.clamp(min=0), lower)]
-    return terms if upper is None else [*terms, (rows.clamp(max=0), upper)]
+def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor | None) -> Terms:
+    """A positive coefficient takes the lower constant, a negative one the upper; None is 0."""
+    return [(rows, constant) for rows, constant in ((positive, lower), (negative, upper)) if constant is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +86,22 @@ class Lines:
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         out = []
+        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
         for low, up, shape in zip(self.lower, self.upper, self.shapes, strict=True):
-            slope = low if low is up else torch.where(rows >= 0, low, up)
-            out.append(sum_to(rows * slope, shape))
-        return out, _signed_terms(rows, self.lower_bias, self.upper_bias)
+            out.append(sum_to(rows * low if low is up else torch.addcmul(positive * low, negative, up), shape))
+        return out, _terms(positive, self.lower_bias, negative, self.upper_bias)
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+        shape = torch.Size((rows.values.shape[1], *rows.places.shape))
+        if any(argument != shape for argument in self.shapes):
+            return None
+        out = []
+        positive, negative = rows.values.clamp(min=0), rows.values.clamp(max=0)
+        for low, up in zip(self.lower, self.upper, strict=True):
+            both = rows.values * rows.take(low) if low is up else torch.addcmul(positive * rows.take(low), negative, rows.take(up))
+            out.append(rows.with_values(both))
+        terms = _terms(positive, self.lower_bias, negative, self.upper_bias)
+        return out, [(rows.with_values(part, rows.clean), constant) for part, constant in terms]
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         ndim = self.lower[0].dim()
@@ -135,6 +152,30 @@ class Planes:
             out.append(sum_to(coefficients, shape))
         return out, terms
 
+    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+        """Slopes are cut to the window in the letters of y and whole in those that are summed over."""
+        batch, sizes = self.space[0], dict(zip(self.result, (rows.values.shape[1], *rows.places.shape), strict=True))
+        for letters, shape in zip(self.arguments, self.shapes, strict=True):
+            for letter, size in zip(letters, shape, strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    return None  # an argument that is broadcast
+        if self.kept or self.result[0] != batch or any(letters[0] != batch for letters in self.arguments):
+            return None
+        rows = rows.cleaned()
+        runs = dict(zip(self.result[1:], rows.places.runs, strict=True))
+        extents = dict(zip(self.result[1:], rows.places.sizes, strict=True))
+        within = lambda letters: Places(
+            tuple(sizes[c] for c in letters), tuple(extents.get(c, sizes[c]) for c in letters), tuple(runs.get(c) for c in letters)
+        )
+        space = within(self.space[1:])
+        positive, negative = rows.values.clamp(min=0), rows.values.clamp(max=0)
+        out = []
+        for letters, low, up in zip(self.arguments, self.lower, self.upper, strict=True):
+            equation = f"R{self.result},R{self.space}->R{letters}"
+            parts = [torch.einsum(equation, c, _spread(space.take(slope, bounded=False), c)) for c, slope in ((positive, low), (negative, up))]
+            out.append(Window(parts[0] + parts[1], within(letters[1:])))
+        return out, [(rows.with_values(positive), self.lower_bias), (rows.with_values(negative), self.upper_bias)]
+
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low: Tensor | float = 0.0
         up: Tensor | float = 0.0
@@ -149,6 +190,11 @@ class Planes:
         for d in self.kept:
             low, up = low.unsqueeze(d + 1), up.unsqueeze(d + 1)
         return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
+
+
+def _spread(slope: Tensor, rows: Tensor) -> Tensor:
+    """A slope with as many rows as the coefficients it meets."""
+    return slope.expand(rows.shape[0], rows.shape[1], *slope.shape[2:])
 
 
 def _mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
@@ -166,19 +212,25 @@ class AffineMap:
     replaced by its absolute value, and no constant term; None if all coefficients of an argument have one sign, which
     ``signs`` gives (default: positive).
     ``zeros``: a zero for each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
-    (for speed; it equals autograd's). ``linear``: whether the constant term is known to be zero.
+    (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window.
+    ``constant``: the constant term where it is known, broadcastable to the result; 0.0 if there is none.
     """
 
     function: Callable[..., Tensor]
     absolute: Callable[..., Tensor] | None
     zeros: tuple[Tensor, ...]
     transpose: Callable[[Rows], list[Rows]] | None = None
-    linear: bool = False
+    constant: Tensor | float | None = None
     signs: tuple[int, ...] = ()
+    windows: Callable[[Window], list[Window] | None] | None = None
+
+    @property
+    def linear(self) -> bool:
+        return isinstance(self.constant, float)
 
     @cached_property
     def offset(self) -> Tensor:
-        return self.function(*self.zeros)
+        return self.constant if isinstance(self.constant, Tensor) else self.function(*self.zeros)
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         if self.transpose is not None:
@@ -186,6 +238,15 @@ class AffineMap:
         else:
             pull = torch.func.vjp(self.function, *self.zeros)[1]
             coefficients = list(_mapped(pull, [rows]))
+        return coefficients, [] if self.linear else [(rows, self.offset)]
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+        if self.windows is None:
+            return None
+        rows = rows.cleaned()
+        coefficients = self.windows(rows)
+        if coefficients is None:
+            return None
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
     def apply(self, forms: Sequence[Form]) -> Form:

@@ -105,7 +105,7 @@ def _matmul(e: Emit, x: Any, y: Any, seed: int) -> Any:
 
 
 def _attention(e: Emit, x: Any, y: Any, seed: int) -> Any:
-    weights = e(aten.softmax.int, e(aten.linear.default, x, e.tensor(seed, WIDTH, WIDTH)), -1)
+    weights = e(aten._softmax.default, e(aten.linear.default, x, e.tensor(seed, WIDTH, WIDTH)), -1, False)
     return e(aten.mul.Tensor, weights, y)
 
 
@@ -147,7 +147,7 @@ BUILDERS: dict[str, Builder] = {
     "reciprocal": _positive(aten.reciprocal.default), "power": _positive(aten.pow.Tensor_Scalar, 1.5), "inverse": _positive(aten.pow.Tensor_Scalar, -2),
     "linear": _linear, "conv": _conv, "slices": _slices, "pool": _pool, "larger": _larger, "matmul": _matmul, "attention": _attention,
     "choice": _choice, "masked": _masked, "normalised": _normalised, "logsumexp": _logsumexp,
-    "softmax": _unary(aten.softmax.int, -1), "flip": _unary(aten.flip.default, [1]), "roll": _unary(aten.roll.default, [1], [1]),
+    "softmax": _unary(aten._softmax.default, -1, False), "flip": _unary(aten.flip.default, [1]), "roll": _unary(aten.roll.default, [1], [1]),
     "cumsum": _unary(aten.cumsum.default, 1), "scale": lambda e, x, y, seed: e(aten.mul.Tensor, x, e.tensor(seed, WIDTH)),
     "shift": lambda e, x, y, seed: e(aten.add.Tensor, x, e.tensor(seed, WIDTH)),
     "add": _binary(aten.add.Tensor), "sub": _binary(aten.sub.Tensor), "mul": _binary(aten.mul.Tensor),

@@ -95,15 +95,14 @@ class Analysis:
                     found.setdefault(source, []).append(name)
         return found
 
-    def undecided(self, name: str) -> Tensor:
-        """The elements of a node for which tighter bounds can change a relaxation, as a mask."""
-        x = self.interval(name)
+    def undecided(self, name: str, x: Interval) -> Tensor:
+        """The elements of a node in an interval for which tighter bounds can change a relaxation, as a mask."""
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
         for reader in self.readers[name]:
             node = self.graph.nodes[reader]
             alone = sum(source in self.variable for source in node.inputs) == 1
             ask = getattr(self.rules[reader], "undecided", None)
-            mask |= ask(Call.of(node, self.values.__getitem__)) if alone and ask is not None else x.lower < x.upper
+            mask |= ask(Call.of(node, lambda n: x if n == name else self.values.get(n))) if alone and ask is not None else x.lower < x.upper
         return mask
 
     def interval(self, name: str) -> Interval:

@@ -12,7 +12,7 @@ from torch import Tensor
 from boundlab.errors import ArgumentError
 from boundlab.graph import Graph, Node
 from boundlab.interval import Interval
-from boundlab.methods import backward
+from boundlab.methods import backward, refine
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.forward import Forms
 from boundlab.regions import Region
@@ -50,7 +50,7 @@ def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
     analysis = Analysis(question.graph, dict(question.values), question.regions, question.samples, question.slopes, targets)
     forms = Forms(analysis) if question.method.startswith("forward") else None
 
-    def refine(analysis: Analysis, node: Node, interval: Interval) -> Interval:
+    def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
         if forms is not None:
             forms.add(node, interval)
@@ -61,11 +61,11 @@ def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
             return interval.intersect(forms.interval(node))
         straight = _bends_nothing(analysis, node)
         if question.method == "crown" or straight:
-            mask = None if question.thorough or straight else analysis.undecided(node.name)
-            return interval.intersect(backward.bound_node(analysis, node.name, wanted=mask))
+            thorough = question.thorough or straight
+            return refine.bound_node(analysis, node.name, undecided=None if thorough else lambda x: analysis.undecided(node.name, x))
         return interval
 
-    return Answer(analysis.fill(refine), forms, question.method)
+    return Answer(analysis.fill(tighten), forms, question.method)
 
 
 def _bends_nothing(analysis: Analysis, node: Node) -> bool:
@@ -92,7 +92,7 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     if answer.forms is not None:
         interval = interval.intersect(answer.forms.interval(node))
     if (answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.exact) or _bends_nothing(analysis, node):
-        interval = interval.intersect(backward.bound_node(analysis, target, sides))
+        interval = interval.intersect(refine.bound_node(analysis, target, sides))
     return interval
 
 
@@ -145,8 +145,8 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
         bounds.append(_forward_rows(answer.forms, node, rows))
         bounds.append(backward.interval_rows(analysis, target, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
     if answer.method != "ibp" and answer.method != "forward":
-        step = backward.chunk_size(analysis, target)
-        bounds.append(torch.cat([backward.lower_bounds(analysis, target, part) for part in rows.split(step)]))
+        step = refine.chunk_size(analysis, target)
+        bounds.append(torch.cat([refine.lower_bounds(analysis, target, part) for part in rows.split(step)]))
     best = bounds[0]
     for bound in bounds[1:]:
         best = torch.fmax(best, bound)
@@ -160,7 +160,7 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     for name, part in ends.items():
         if name in analysis.regions:
-            bias = bias + analysis.regions[name].minimum(part)
+            bias = bias + analysis.regions[name].minimum(backward.dense(part))
             continue
         bias = bias + backward.interval_rows(analysis, name, part, analysis.interval(name))
     return bias

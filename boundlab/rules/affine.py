@@ -18,7 +18,8 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Relaxation, constant_lines
 from boundlab.rules.registry import Call, aten, register
-from boundlab.rules.transposes import is_linear, transpose_of
+from boundlab.rules.transposes import constant_of, transpose_of
+from boundlab.rules.windows import windows_of
 
 
 def from_jacobian(call: Call) -> Callable[..., Tensor]:
@@ -65,7 +66,7 @@ class Affine:
         if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
             return constant_lines(self.interval(call), call.inputs)
         zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
-        return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), is_linear(call), self._signs(call))
+        return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), constant_of(call), self._signs(call), windows_of(call))
 
     def interval(self, call: Call) -> Interval:
         self._check(call)

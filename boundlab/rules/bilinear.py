@@ -26,7 +26,8 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
 from boundlab.rules.registry import Call, aten, register
-from boundlab.rules.transposes import is_linear, transpose_of
+from boundlab.rules.transposes import constant_of, transpose_of
+from boundlab.rules.windows import windows_of
 
 Letters = tuple[str, str, str]
 """The indices of the two arguments and of the result, one letter a dimension."""
@@ -168,7 +169,7 @@ class Bilinear:
             return constant_lines(self.interval(call), call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
-            return AffineMap(function, absolute, zeros, transpose_of(call), is_linear(call))
+            return AffineMap(function, absolute, zeros, transpose_of(call), constant_of(call), windows=windows_of(call))
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)

@@ -7,11 +7,12 @@ to offer and autograd's transpose serves. They are a matter of speed only: tests
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import grad as nn_grad
+from torch.nn import functional as F
 
 from boundlab.interval import Interval
 from boundlab.relaxation import sum_to
@@ -21,21 +22,34 @@ Transpose = Callable[[Tensor], Tensor]
 
 
 def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
-    """The transpose of a call with one perturbed argument, in the form that AffineMap takes."""
-    make = TRANSPOSES.get(getattr(call.node.op, "overloadpacket", None))
+    """The transpose of a call in the form that AffineMap takes: rows -> rows for each perturbed argument."""
+    packet = getattr(call.node.op, "overloadpacket", None)
+    if len(call.positions) == 2 and packet in (aten.add, aten.sub):
+        x, y = call.inputs
+        factor = (-1 if packet is aten.sub else 1) * call.arguments[1].get("alpha", 1)
+        return lambda rows: [sum_to(rows, x.shape), sum_to(rows if factor == 1 else rows * factor, y.shape)]
+    make = TRANSPOSES.get(packet)
     if make is None or len(call.positions) != 1 or call.node.output is not None:
         return None
     transpose = make(call)
     return None if transpose is None else lambda rows: [transpose(rows)]
 
 
-def is_linear(call: Call) -> bool:
-    """Whether the operator is known to have no constant term."""
+def constant_of(call: Call) -> Tensor | float | None:
+    """The constant term of a call: 0.0 if it is known to have none, None if nothing is known of it."""
     packet = getattr(call.node.op, "overloadpacket", None)
-    if packet in (aten.linear, aten.conv1d, aten.conv2d, aten.conv3d):
-        (_, _, *rest), kwargs = call.arguments
-        return (rest[0] if rest else kwargs.get("bias")) is None
-    return packet in LINEAR
+    if packet in LINEAR:
+        return 0.0
+    if packet in WITH_BIAS:
+        (x, _, *rest), kwargs = call.arguments
+        bias = rest[0] if rest else kwargs.get("bias")
+        if bias is None:
+            return 0.0
+        if isinstance(bias, Tensor) and isinstance(x, Interval):
+            return bias.reshape(-1, *[1] * WITH_BIAS[packet])
+    if packet in (aten.add, aten.sub) and len(call.positions) == 2:
+        return 0.0
+    return None
 
 
 def _linear(call: Call) -> Transpose | None:
@@ -45,23 +59,59 @@ def _linear(call: Call) -> Transpose | None:
     return lambda rows: torch.matmul(rows, weight)
 
 
-def _convolution(backward: Callable[..., Tensor], dims: int) -> Callable[[Call], Transpose | None]:
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """The settings of a convolution with a constant weight, and the shape of its argument without the batch."""
+
+    weight: Tensor
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    groups: int
+    shape: torch.Size
+
+    def back(self, rows: Tensor, whole: bool) -> Tensor:
+        """The transpose: (rows, channels, *sizes) -> (rows, channels of the argument, *sizes).
+
+        whole: the rows cover the result, and what is returned the argument; else nothing is cut off for the padding.
+        """
+        kernel, settings = self.weight.shape[2:], zip(rows.shape[2:], self.stride, self.dilation, self.weight.shape[2:], strict=True)
+        reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]
+        padding = self.padding if whole else [0] * len(reach)
+        size = list(self.shape[1:]) if whole else reach
+        if len(self.stride) == 2 and self.groups == 1 and self.weight.shape[1] <= FEW_CHANNELS:
+            # a transposed convolution into few channels is slow as such: as a matrix product and a sum of its parts it is not
+            parts = torch.matmul(self.weight.flatten(1).T, rows.flatten(2))
+            return F.fold(parts, tuple(size), tuple(kernel), tuple(self.dilation), tuple(padding), tuple(self.stride))
+        extra = [want + 2 * pad - have for have, want, pad in zip(reach, size, padding, strict=True)]
+        transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(self.stride) - 1]
+        return transposed(rows, self.weight, None, self.stride, padding, extra, self.groups, self.dilation)
+
+
+FEW_CHANNELS = 4
+
+
+def convolution_of(call: Call, dims: int) -> Convolution | None:
+    """The convolution of a batch that only its first argument moves."""
+    (x, weight, *rest), kwargs = call.arguments
+    given: dict[str, Any] = {**dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)), **kwargs}
+    if not isinstance(x, Interval) or len(call.positions) != 1 or isinstance(given.get("padding", 0), str) or len(x.shape) != dims + 2:
+        return None
+    every = lambda name, default: _each(given.get(name, default), dims)
+    return Convolution(weight, every("stride", 1), every("padding", 0), every("dilation", 1), given.get("groups", 1), x.shape[1:])
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
+
+
+def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
     def make(call: Call) -> Transpose | None:
-        (x, weight, *rest), kwargs = call.arguments
-        names = ("bias", "stride", "padding", "dilation", "groups")
-        given: dict[str, Any] = {**dict(zip(names, rest, strict=False)), **kwargs}
-        padding = given.get("padding", 0)
-        if not isinstance(x, Interval) or isinstance(weight, Interval) or isinstance(padding, str) or len(x.shape) != dims + 2:
+        setting = convolution_of(call, dims)
+        if setting is None:
             return None
 
-        def transpose(rows: Tensor) -> Tensor:
-            count = rows.shape[0]
-            shape = (count * x.shape[0], *x.shape[1:])
-            rest = given.get("stride", 1), padding, given.get("dilation", 1), given.get("groups", 1)
-            flat = backward(shape, weight, rows.flatten(0, 1), *rest)
-            return flat.unflatten(0, (count, x.shape[0]))
-
-        return transpose
+        return lambda rows: setting.back(rows.flatten(0, 1), whole=True).unflatten(0, rows.shape[:2])
 
     return make
 
@@ -113,9 +163,9 @@ def _negate(call: Call) -> Transpose | None:
 
 TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.linear: _linear,
-    aten.conv1d: _convolution(nn_grad.conv1d_input, 1),
-    aten.conv2d: _convolution(nn_grad.conv2d_input, 2),
-    aten.conv3d: _convolution(nn_grad.conv3d_input, 3),
+    aten.conv1d: _convolution(1),
+    aten.conv2d: _convolution(2),
+    aten.conv3d: _convolution(3),
     aten.reshape: _reshape,
     aten.view: _reshape,
     aten.flatten: _reshape,
@@ -130,6 +180,8 @@ TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.mul: _multiply,
     aten.neg: _negate,
 }
+WITH_BIAS = {aten.linear: 0, aten.conv1d: 1, aten.conv2d: 2, aten.conv3d: 3}
+"""Operators that add a bias, and how many dimensions follow those of the bias."""
 LINEAR = frozenset(
     (
         aten.reshape, aten.view, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze, aten.permute, aten.transpose, aten.expand,

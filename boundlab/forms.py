@@ -1,0 +1,230 @@
+"""Coefficient rows that vanish outside a window.
+
+A row of backward mode belongs to one quantity of one sample, and often touches a small part of a node only: a single
+element (identity, selected rows, a diagonal), a patch of an image, one token of a sequence. A :class:`Window` holds just
+that part, as a box of the same size for all rows with a place of its own for each; the dense form is the window that
+covers the whole node. Whatever a rule cannot do on a window it does on :meth:`Window.dense`.
+
+Windows are for nodes whose samples lie in dimension 0; all shapes below are those of one sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boundlab.batch import product
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Where windows begin along one dimension: at ``first + step * index``, with 0 <= index < count, (rows, samples)."""
+
+    index: Tensor
+    count: int
+    first: int = 0
+    step: int = 1
+
+    @property
+    def start(self) -> Tensor:
+        return self.index * self.step + self.first
+
+    def through(self, stride: int, padding: int) -> Run:
+        """Along the argument of a convolution, for windows along its result."""
+        return replace(self, first=self.first * stride - padding, step=self.step * stride)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the windows of some rows lie in a node of shape ``shape``.
+
+    sizes: of all windows. runs: for each dimension where they begin, or None where they cover all of it. A window may
+    stick out of the node (into the padding of a convolution).
+    """
+
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    runs: tuple[Run | None, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.shape) == len(self.sizes) == len(self.runs)
+        assert all(run is not None or size == whole for run, size, whole in zip(self.runs, self.sizes, self.shape, strict=True))
+
+    @property
+    def moving(self) -> list[int]:
+        """The dimensions along which the windows differ."""
+        return [d for d, run in enumerate(self.runs) if run is not None]
+
+    @cached_property
+    def overhang(self) -> list[tuple[int, int]]:
+        """By how much windows may stick out, before and behind, for each dimension."""
+        found = []
+        for whole, size, run in zip(self.shape, self.sizes, self.runs, strict=True):
+            end = 0 if run is None else run.first + run.step * (run.count - 1) + size - whole
+            found.append((0, 0) if run is None else (max(0, -run.first), max(0, end)))
+        return found
+
+    @cached_property
+    def _padded(self) -> list[int]:
+        return [before + n + behind for n, (before, behind) in zip(self.shape, self.overhang, strict=True)]
+
+    def take(self, constant: Tensor, bounded: bool = True) -> Tensor:
+        """The part of a constant that each window sees: broadcastable to (rows, samples, *sizes).
+
+        constant: broadcastable to (samples, *shape). bounded: it counts as 0 outside of the node; else it may be anything.
+        """
+        constant = constant.reshape(*[1] * (len(self.shape) + 1 - constant.dim()), *constant.shape)
+        if all(constant.shape[d + 1] == 1 and not (bounded and any(self.overhang[d])) for d in self.moving):
+            return constant.unsqueeze(0)
+        pads = [n for before_behind in reversed(self.overhang) for n in before_behind]
+        wide = constant.expand(-1, *self.shape)
+        wide = F.pad(wide, pads) if any(pads) else wide.contiguous()
+        strides = [math.prod(self._padded[d + 1 :]) for d in range(len(self.shape))]
+        counts, steps, origin = [len(wide)], [math.prod(self._padded)], 0
+        index = torch.arange(len(wide), device=wide.device)
+        for run, stride, (before, _) in zip(self.runs, strides, self.overhang, strict=True):
+            if run is not None:
+                index = index * run.count + run.index
+                counts.append(run.count)
+                steps.append(run.step * stride)
+                origin += (run.first + before) * stride
+        windows = wide.as_strided((*counts, *self.sizes), (*steps, *strides), wide.storage_offset() + origin)
+        if math.prod(counts) <= index.numel():  # many rows share a window: copy each window once
+            return windows.reshape(-1, math.prod(self.sizes)).index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
+        runs = [run.index for run in self.runs if run is not None]
+        return windows[torch.arange(len(wide), device=wide.device), *runs]
+
+    def fill(self, values: Tensor, dims: Sequence[int]) -> Tensor:
+        """Windows that cover the given dimensions, zero where these did not: (rows, samples, *new sizes)."""
+        sizes = [self._padded[d] if d in dims else size for d, size in enumerate(self.sizes)]
+        strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+        base = torch.zeros(values.shape[:2], dtype=torch.long, device=values.device)
+        for d in dims:
+            run = self.runs[d]
+            if run is not None:
+                base = base + (run.start + self.overhang[d][0]) * strides[d]
+        offsets = torch.zeros((), dtype=torch.long, device=values.device)
+        for size, stride in zip(self.sizes, strides, strict=True):
+            offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
+        index = base.unsqueeze(2) + offsets.flatten()
+        canvas = torch.zeros(*values.shape[:2], math.prod(sizes), dtype=values.dtype, device=values.device)
+        filled = canvas.scatter(2, index, values.flatten(2)).reshape(*values.shape[:2], *sizes)
+        for d in dims:
+            before, _ = self.overhang[d]
+            filled = filled.narrow(d + 2, before, self.shape[d])
+        return filled
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Coefficient rows (rows, samples, *sizes) at their places; zero elsewhere.
+
+    ``clean``: whether the values that stick out of the node are known to be 0. They stand for nothing in any case.
+    """
+
+    values: Tensor
+    places: Places
+    clean: bool = True
+
+    @staticmethod
+    def units(values: Tensor, chosen: Tensor, shape: Sequence[int]) -> Window:
+        """One element a row: its flat position in the sample ``chosen`` and its coefficient, both (rows, samples)."""
+        ones = (1,) * len(shape)
+        return Window(values.reshape(*chosen.shape, *ones), Places(tuple(shape), ones, tuple(unravel(chosen, shape))))
+
+    @property
+    def share(self) -> float:
+        """The size of the window relative to the node."""
+        return math.prod(self.places.sizes) / max(1, math.prod(self.places.shape))
+
+    def take(self, constant: Tensor) -> Tensor:
+        """The part of a constant that belongs to the values; 0 where these stand for nothing, unless they are 0 themselves."""
+        return self.places.take(constant, bounded=not self.clean)
+
+    def with_values(self, values: Tensor, clean: bool = True) -> Window:
+        return replace(self, values=values, clean=clean)
+
+    def scaled(self, constant: Tensor) -> Window:
+        """Times a constant that is broadcastable to (samples, *shape), elementwise."""
+        return self.with_values(self.values * self.take(constant))
+
+    def pick(self, kept: Tensor) -> Window:
+        """Some of the rows of each sample: kept (fewer rows, samples)."""
+        runs = tuple(None if run is None else replace(run, index=run.index.gather(0, kept)) for run in self.places.runs)
+        return Window(pick(self.values, kept), replace(self.places, runs=runs), self.clean)
+
+    def cleaned(self) -> Window:
+        """With zeros where a window sticks out."""
+        if self.clean or not any(map(any, self.places.overhang)):
+            return self
+        return self.scaled(torch.ones((1,) * (len(self.places.shape) + 1), dtype=self.values.dtype, device=self.values.device))
+
+    def dot(self, constant: Tensor) -> Tensor:
+        """Inner products with a constant: (rows, samples)."""
+        part = self.take(constant)
+        products = self.values * part if torch.isfinite(constant).all() else product(self.values, part)
+        return products.flatten(2).sum(2)
+
+    def covering(self, dims: Sequence[int]) -> Window:
+        """The same rows with windows that cover the given dimensions."""
+        dims = [d for d in dims if self.places.runs[d] is not None]
+        if not dims:
+            return self
+        p = self.places
+        sizes = tuple(p.shape[d] if d in dims else size for d, size in enumerate(p.sizes))
+        runs = tuple(None if d in dims else run for d, run in enumerate(p.runs))
+        return Window(p.fill(self.values, dims), Places(p.shape, sizes, runs), self.clean)
+
+    def dense(self) -> Tensor:
+        """(rows, samples, *shape)."""
+        return self.covering(self.places.moving).values
+
+    def __add__(self, other: Window) -> Window:
+        a, b = self, other
+        if a.places is b.places:
+            return a.with_values(a.values + b.values, a.clean and b.clean)
+        gaps = [_gap(first, second) for first, second in zip(a.places.runs, b.places.runs, strict=True)]
+        apart = [d for d, gap in enumerate(gaps) if gap is None]
+        a, b = a.cleaned().covering(apart), b.cleaned().covering(apart)
+        # the union begins with the earlier window and ends with the later one
+        sizes: list[int] = []
+        runs: list[Run | None] = []
+        pads: tuple[list[int], list[int]] = ([], [])
+        for d, gap in enumerate(gap or 0 for gap in gaps):
+            m, n, run = a.places.sizes[d], b.places.sizes[d], a.places.runs[d]
+            begin, end = min(0, gap), max(m, gap + n)
+            pads[0][:0] = [-begin, end - m]
+            pads[1][:0] = [gap - begin, end - gap - n]
+            sizes.append(end - begin)
+            runs.append(None if run is None else replace(run, first=run.first + begin))
+        grown = [F.pad(w.values, pad) if any(pad) else w.values for w, pad in zip((a, b), pads, strict=True)]
+        return Window(grown[0] + grown[1], Places(a.places.shape, tuple(sizes), tuple(runs)))
+
+
+def pick(rows: Tensor, kept: Tensor) -> Tensor:
+    """Some of the rows of each sample: (rows, samples, ...), (fewer rows, samples) -> (fewer rows, samples, ...)."""
+    flat = kept * rows.shape[1] + torch.arange(rows.shape[1], device=rows.device)
+    return rows.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, kept.shape)
+
+
+def _gap(first: Run | None, second: Run | None) -> int | None:
+    """How far the second begins behind the first, if that is the same in all rows."""
+    if first is None and second is None:
+        return 0
+    same = first is not None and second is not None and first.index is second.index and first.step == second.step
+    return second.first - first.first if same else None  # type: ignore[union-attr]
+
+
+def unravel(flat: Tensor, shape: Sequence[int]) -> list[Run]:
+    """Flat positions as one run for each dimension."""
+    found: list[Run] = []
+    for size in reversed(shape):
+        found.insert(0, Run(flat % size if len(shape) > 1 else flat, size))
+        flat = flat // size
+    return found

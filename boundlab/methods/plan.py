@@ -1,0 +1,97 @@
+"""What of a question depends only on the graph, on what is perturbed and on what is asked for: found once, used often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from boundlab.graph import Graph
+from boundlab.interval import Interval
+from boundlab.rules.affine import MONOTONE
+from boundlab.rules.registry import CUTS, Call, Rule, aten, find_rule
+
+UNKNOWN = Interval(torch.empty(0), torch.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """sources: the perturbed nodes; boxes: those of them whose elements move independently; targets: the outputs."""
+
+    graph: Graph
+    sources: tuple[str, ...]
+    boxes: frozenset[str]
+    targets: tuple[str, ...]
+
+    @cached_property
+    def variable(self) -> set[str]:
+        """The nodes whose value the perturbation can change."""
+        return self.graph.dependents(set(self.sources), CUTS)
+
+    @cached_property
+    def needed(self) -> set[str]:
+        return self.graph.ancestors(self.targets)
+
+    @cached_property
+    def rules(self) -> dict[str, Rule]:
+        names = [name for name in self.graph.nodes if name in self.variable and name in self.needed and name not in self.sources]
+        return {name: find_rule(self.graph.nodes[name]) for name in names}
+
+    @cached_property
+    def calls(self) -> dict[str, Call]:
+        """Each call of a rule, with UNKNOWN in the place of every perturbed argument."""
+        unknown: Any = lambda name: UNKNOWN if name in self.variable else None
+        return {name: Call.of(self.graph.nodes[name], unknown) for name in self.rules}
+
+    @cached_property
+    def nonlinear(self) -> set[str]:
+        """The nodes whose relaxation depends on the intervals of their arguments."""
+        return {name for name, rule in self.rules.items() if rule.nonlinear(self.calls[name])}
+
+    @cached_property
+    def affine_only(self) -> set[str]:
+        """The nodes that are affine functions of the sources."""
+        found = set(self.sources)
+        for name, call in self.calls.items():
+            if name not in self.nonlinear and all(source in found for source in call.names):
+                found.add(name)
+        return found
+
+    @cached_property
+    def exact(self) -> set[str]:
+        """The nodes whose interval arithmetic is exact: one affine step from elements that move independently."""
+        independent = set(self.boxes)
+        exact = set(independent)
+        for name, call in self.calls.items():
+            if name not in self.affine_only or len(call.names) != 1:
+                continue
+            (source,) = call.names
+            if getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE:
+                exact |= {name} if source in exact else set()
+                independent |= {name} if source in independent else set()
+            elif source in independent:
+                exact.add(name)
+        return exact
+
+    @cached_property
+    def readers(self) -> dict[str, list[str]]:
+        """node -> the perturbed nodes whose relaxation depends on its interval."""
+        found: dict[str, list[str]] = {}
+        for name in self.rules:
+            if name in self.nonlinear:
+                for source in set(self.calls[name].names):
+                    found.setdefault(source, []).append(name)
+        return found
+
+
+ONE_TO_ONE = frozenset(
+    (
+        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
+        aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.neg, aten.flip, aten.roll,
+    )
+)  # fmt: skip
+"""Operators that only move or negate elements."""
+
+assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)

@@ -1,0 +1,262 @@
+"""Transposes on rows that vanish outside a window (:mod:`boundlab.forms`), for the operators where that pays.
+
+Each function takes the call and returns ``rows -> rows of every perturbed argument``, or None. Like the dense transposes
+they are a matter of speed only; tests compare them with these. All nodes involved have their samples in dimension 0,
+so dimension d of an operator is dimension d - 1 of a window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boundlab.forms import Places, Run, Window, unravel
+from boundlab.interval import Interval
+from boundlab.rules.registry import Call, aten
+from boundlab.rules.transposes import convolution_of
+
+Transpose = Callable[[Window], list[Window] | None]
+
+
+def windows_of(call: Call) -> Transpose | None:
+    make = WINDOWS.get(getattr(call.node.op, "overloadpacket", None))
+    return None if make is None or call.node.output is not None else make(call)
+
+
+def _pass(*factors: int | float) -> Transpose:
+    """Every argument gets the rows as they are, times a number."""
+    return lambda rows: [rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors]
+
+
+# -- elementwise -----------------------------------------------------------------------------------------------------------
+
+
+def _add(sign: int) -> Callable[[Call], Transpose | None]:
+    def make(call: Call) -> Transpose | None:
+        (x, y, *_), kwargs = call.arguments
+        shape = torch.broadcast_shapes(*(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor))))
+        if any(v.shape != shape for v in call.inputs):
+            return None
+        factors = [1] if isinstance(x, Interval) else []
+        return _pass(*factors, *([sign * kwargs.get("alpha", 1)] if isinstance(y, Interval) else []))
+
+    return make
+
+
+def _multiply(call: Call) -> Transpose | None:
+    (x, y), _ = call.arguments
+    constant = y if isinstance(x, Interval) else x
+    if not isinstance(constant, Tensor):
+        return _pass(constant)
+    if torch.broadcast_shapes(constant.shape, call.inputs[0].shape) != call.inputs[0].shape:
+        return None
+    return lambda rows: [rows.scaled(constant)]
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------------------
+
+
+def _reshape(call: Call) -> Transpose | None:
+    (x,) = call.inputs
+    return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.lower.numel() else None
+
+
+def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
+    """The same elements in another shape of one sample."""
+    for old, new in _groups(rows.places.shape, shape):
+        if not _contiguous(rows.places, old, new):
+            rows = rows.covering(old)
+    sizes: list[int] = []
+    runs: list[Run | None] = []
+    for old, new in _groups(rows.places.shape, shape):
+        part, whole = [shape[d] for d in new], [rows.places.shape[d] for d in old]
+        if all(rows.places.runs[d] is None for d in old):
+            sizes, runs = sizes + part, runs + [None] * len(new)
+            continue
+        length = math.prod(rows.places.sizes[d] for d in old)
+        begin = torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device)
+        for i, d in enumerate(old):
+            run = rows.places.runs[d]
+            begin = begin if run is None else begin + run.start * math.prod(whole[i + 1 :])
+        if len(new) == 1:  # windows of this length cannot begin later than that
+            sizes.append(length)
+            runs.append(Run(begin, part[0] - length + 1))
+        else:
+            sizes += [1] * len(new)
+            runs += unravel(begin, part)
+    return Window(rows.values.reshape(*rows.values.shape[:2], *sizes), Places(tuple(shape), tuple(sizes), tuple(runs)), rows.clean)
+
+
+def _contiguous(places: Places, old: list[int], new: list[int]) -> bool:
+    """Whether a window is one run of elements that the new dimensions can hold: whole, a single element, or (for one new
+    dimension) single elements, then one window inside the node, then whole dimensions."""
+    if all(places.runs[d] is None for d in old) or all(places.sizes[d] == 1 and not any(places.overhang[d]) for d in old):
+        return True
+    if len(new) != 1 or any(any(places.overhang[d]) for d in old):
+        return False
+    moving = [i for i, d in enumerate(old) if places.runs[d] is not None]
+    return all(places.sizes[d] == 1 for d in old[: moving[-1]])
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The shortest runs of dimensions of both shapes that hold the same elements."""
+    found: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        left: list[int] = []
+        right: list[int] = []
+        a = b = 1
+        while (not left and not right) or a != b:
+            if (a <= b and i < len(old)) or j == len(new):
+                left.append(i)
+                a, i = a * old[i], i + 1
+            else:
+                right.append(j)
+                b, j = b * new[j], j + 1
+        if not right and found:  # a dimension of size 1 at the end
+            found[-1][0].extend(left)
+        elif not left and found:
+            found[-1][1].extend(right)
+        else:
+            found.append((left, right))
+    return found
+
+
+def _permuted(rows: Window, order: Sequence[int]) -> Window:
+    """``order``: for each dimension of the argument, the dimension of the result that holds it."""
+    pick = lambda values: tuple(values[d] for d in order)
+    p = rows.places
+    return Window(rows.values.permute(0, 1, *[d + 2 for d in order]), Places(pick(p.shape), pick(p.sizes), pick(p.runs)), rows.clean)
+
+
+def _permute(call: Call) -> Transpose | None:
+    (x, order), _ = call.arguments
+    dims = len(x.shape)
+    order = [d % dims for d in order]
+    inverse = [order.index(d) for d in range(dims)]
+    return (lambda rows: [_permuted(rows, [d - 1 for d in inverse[1:]])]) if order[0] == 0 else None
+
+
+def _swap(call: Call) -> Transpose | None:
+    (x, first, second), _ = call.arguments
+    order = list(range(len(x.shape)))
+    first, second = first % len(order), second % len(order)
+    order[first], order[second] = second, first
+    return (lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]) if order[0] == 0 else None
+
+
+def _reduce(call: Call) -> Transpose | None:
+    """sum and mean: every element that is summed over gets the coefficient of the sum."""
+    (x, *rest), kwargs = call.arguments
+    dims = rest[0] if rest else kwargs.get("dim")
+    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
+    if dims is None or dims == [] or kwargs.get("dtype") not in (None, x.dtype):
+        return None
+    dims = sorted(d % len(x.shape) - 1 for d in ([dims] if isinstance(dims, int) else dims))
+    if -1 in dims:
+        return None
+    shape = tuple(x.shape[1:])
+    count = math.prod(shape[d] for d in dims) if getattr(call.node.op, "overloadpacket", None) is aten.mean else 1
+
+    def transpose(rows: Window) -> list[Window]:
+        values, sizes, runs = rows.values, list(rows.places.sizes), list(rows.places.runs)
+        for d in dims:
+            if keep:
+                sizes[d], runs[d] = shape[d], None
+            else:
+                values = values.unsqueeze(d + 2)
+                sizes.insert(d, shape[d])
+                runs.insert(d, None)
+        values = (values / count if count > 1 else values).expand(*values.shape[:2], *sizes)
+        return [Window(values, Places(shape, tuple(sizes), tuple(runs)))]
+
+    return transpose
+
+
+# -- matrices and convolutions -----------------------------------------------------------------------------------------------
+
+
+def _linear(call: Call) -> Transpose | None:
+    (x, weight, *_), _ = call.arguments
+    if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2 or len(call.positions) != 1:
+        return None
+    return lambda rows: [_times(rows, weight, tuple(x.shape[1:]))]
+
+
+def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
+    """The last dimension times a matrix (here, there)."""
+    p = rows.places
+    run = p.runs[-1]
+    if run is not None and p.sizes[-1] == 1:
+        picked = weight[run.start]  # (rows, samples, there)
+        picked = picked.reshape(*picked.shape[:2], *[1] * (len(shape) - 1), -1)
+        values = rows.values * picked
+    else:
+        values = torch.matmul(rows.covering([len(shape) - 1]).values, weight)
+    return Window(values, Places(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean)
+
+
+def _matmul(call: Call) -> Transpose | None:
+    """A perturbed value times a constant matrix."""
+    (x, y), _ = call.arguments
+    if not isinstance(x, Interval) or isinstance(y, Interval) or y.dim() != 2 or len(x.shape) < 2:
+        return None
+    return lambda rows: [_times(rows, y.T, tuple(x.shape[1:]))]
+
+
+def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
+    def make(call: Call) -> Transpose | None:
+        setting = convolution_of(call, dims)
+        if setting is None:
+            return None
+        weight, shape = setting.weight, tuple(setting.shape)
+
+        def transpose(rows: Window) -> list[Window]:
+            p, groups = rows.places, setting.groups
+            channel = p.runs[0]
+            channels = None
+            if channel is not None and math.prod(p.sizes) == 1 and set(setting.dilation) == {1}:  # one element: a row of the weight
+                values = weight[channel.start] * rows.values
+                if groups > 1:
+                    each = weight.shape[0] // groups
+                    channels = Run(channel.start // each, groups, 0, weight.shape[1])
+            else:
+                values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(0, rows.values.shape[:2])
+            runs = [None if run is None else run.through(s, pad) for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)]
+            sizes = list(values.shape[2:])
+            for d, pad in enumerate(setting.padding, start=1):
+                if runs[d - 1] is None:  # the whole result: cut to the whole argument
+                    values = F.pad(values, [0, 0] * (dims - d) + [-pad, shape[d] + pad - sizes[d]])
+                    sizes[d] = shape[d]
+            return [Window(values, Places(shape, tuple(sizes), (channels, *runs)), clean=not any(setting.padding))]
+
+        return transpose
+
+    return make
+
+
+WINDOWS: dict[Any, Callable[[Call], Transpose | None]] = {
+    aten.linear: _linear,
+    aten.matmul: _matmul,
+    aten.conv1d: _convolution(1),
+    aten.conv2d: _convolution(2),
+    aten.conv3d: _convolution(3),
+    aten.reshape: _reshape,
+    aten.flatten: _reshape,
+    aten.unflatten: _reshape,
+    aten.squeeze: _reshape,
+    aten.unsqueeze: _reshape,
+    aten.permute: _permute,
+    aten.transpose: _swap,
+    aten.add: _add(1),
+    aten.sub: _add(-1),
+    aten.mul: _multiply,
+    aten.neg: lambda call: _pass(-1),
+    aten.sum: _reduce,
+    aten.mean: _reduce,
+}
