@@ -42,6 +42,11 @@ class Interval:
         upper = torch.maximum(torch.fmin(self.upper, other.upper), self.lower)
         return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
 
+    def loosened(self, scale: Interval) -> Interval:
+        """Wider by a few rounding errors of numbers as large as another interval's, for readers with jumps."""
+        room = 64 * torch.finfo(self.dtype).eps * (scale.lower.abs() + scale.upper.abs())
+        return Interval(self.lower - room, self.upper + room)
+
 
 Value = Tensor | Interval
 """What an argument of an operator is during an analysis: a constant, or a value known within an interval."""

@@ -16,9 +16,11 @@ from boundlab.graph import Graph, Ref
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
+from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.rectifiers import SLOPES
+from boundlab.rules.registry import generation
 
 SIDES = ("both", "lower", "upper")
 RESERVED = {"method", "perturb", "spec", "sides", "slopes", "intermediates"}
@@ -61,6 +63,7 @@ class Net:
         self.graph = graph
         self._inputs = inputs
         self._outputs = outputs
+        self._plans: dict[Any, Plan] = {}
 
     def __repr__(self) -> str:
         free = any(free for _, _, free in self.graph.examples.values())
@@ -138,7 +141,7 @@ class Net:
         answer = self._ask(inputs, kwargs, method, perturb, slopes)
         target = self._only_output("linear_bounds")
         analysis = answer.analysis
-        if target not in analysis.variable:
+        if target not in analysis.plan.variable:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
         samples = analysis.samples if node.layout is not None else None
@@ -189,9 +192,16 @@ class Net:
             raise ArgumentError("nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, or perturb={'name': region}")
         for name in regions:
             values.pop(name, None)
-        targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
-        samples = self._samples(values, regions)
-        return analyse(Question(self.graph, values, regions, samples, method, slopes, thorough), targets)
+        return analyse(Question(self._plan(regions), values, regions, self._samples(values, regions), method, slopes, thorough))
+
+    def _plan(self, regions: Mapping[str, Region]) -> Plan:
+        """Found once for each set of perturbed nodes, and again when rules were registered since."""
+        boxes = frozenset(name for name, region in regions.items() if region.is_box)
+        key = tuple(regions), boxes, generation()
+        if key not in self._plans:
+            targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
+            self._plans[key] = Plan(self.graph, tuple(regions), boxes, targets)
+        return self._plans[key]
 
     def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
         leaves, tree = pytree.tree_flatten((inputs, kwargs))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,94 +14,39 @@ from torch import Tensor
 
 from boundlab.graph import Graph, Node
 from boundlab.interval import Interval, lower_of
+from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.relaxation import Relaxation
-from boundlab.rules.affine import MONOTONE
-from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
+from boundlab.rules.registry import CUTS, Call, clean
 
 Refine = Callable[["Analysis", Node, Interval], Interval]
 """Makes the interval of a node smaller, given what is known of the nodes before it."""
 
-UNKNOWN = Interval(torch.empty(0), torch.empty(0))
-
 
 @dataclass(eq=False)
 class Analysis:
-    """graph; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes."""
+    """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes."""
 
-    graph: Graph
+    plan: Plan
     values: dict[str, Any]
     regions: Mapping[str, Region]
     samples: int
     slopes: str
-    targets: tuple[str, ...]
     calls: dict[str, Call] = field(default_factory=dict)
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
 
-    @cached_property
-    def variable(self) -> set[str]:
-        """The nodes whose value the perturbation can change."""
-        return self.graph.dependents(set(self.regions), CUTS)
-
-    @cached_property
-    def needed(self) -> set[str]:
-        return self.graph.ancestors(self.targets)
-
-    @cached_property
-    def rules(self) -> dict[str, Rule]:
-        names = [name for name in self.graph.nodes if name in self.variable and name in self.needed and name not in self.regions]
-        return {name: find_rule(self.graph.nodes[name]) for name in names}
-
-    @cached_property
-    def affine_only(self) -> set[str]:
-        """The nodes that are affine functions of the sources."""
-        found = set(self.regions)
-        for name, rule in self.rules.items():
-            node = self.graph.nodes[name]
-            call = Call.of(node, lambda n: UNKNOWN if n in self.variable else None)
-            if not rule.nonlinear(call) and all(n in found for n in call.names):
-                found.add(name)
-        return found
-
-    @cached_property
-    def exact(self) -> set[str]:
-        """The nodes whose interval arithmetic is exact: one affine step from elements that move independently."""
-        independent = {name for name, region in self.regions.items() if region.is_box}
-        exact = set(independent)
-        for name in self.graph.nodes:
-            if name not in self.affine_only or name in self.regions:
-                continue
-            node = self.graph.nodes[name]
-            call = Call.of(node, lambda n: UNKNOWN if n in self.variable else None)
-            if len(call.names) != 1:
-                continue
-            (source,) = call.names
-            if getattr(node.op, "overloadpacket", None) in ONE_TO_ONE:
-                exact |= {name} if source in exact else set()
-                independent |= {name} if source in independent else set()
-            elif source in independent:
-                exact.add(name)
-        return exact
-
-    @cached_property
-    def readers(self) -> dict[str, list[str]]:
-        """node -> the perturbed nodes whose relaxation depends on its interval."""
-        found: dict[str, list[str]] = {}
-        for name, rule in self.rules.items():
-            call = Call.of(self.graph.nodes[name], lambda n: UNKNOWN if n in self.variable else None)
-            if rule.nonlinear(call):
-                for source in set(call.names):
-                    found.setdefault(source, []).append(name)
-        return found
+    @property
+    def graph(self) -> Graph:
+        return self.plan.graph
 
     def undecided(self, name: str, x: Interval) -> Tensor:
         """The elements of a node in an interval for which tighter bounds can change a relaxation, as a mask."""
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
-        for reader in self.readers[name]:
-            node = self.graph.nodes[reader]
-            alone = sum(source in self.variable for source in node.inputs) == 1
-            ask = getattr(self.rules[reader], "undecided", None)
-            mask |= ask(Call.of(node, lambda n: x if n == name else self.values.get(n))) if alone and ask is not None else x.lower < x.upper
+        for reader in self.plan.readers[name]:
+            call = self.plan.calls[reader]
+            ask = getattr(self.plan.rules[reader], "undecided", None)
+            known = lambda source: x if source == name else self.values.get(source)
+            mask |= ask(call.with_values(known)) if len(set(call.names)) == 1 and ask is not None else x.lower < x.upper
         return mask
 
     def interval(self, name: str) -> Interval:
@@ -113,7 +57,7 @@ class Analysis:
     def relaxation(self, name: str) -> Relaxation:
         """The linear relaxation of a node for the intervals known of its arguments."""
         if name not in self._relaxations:
-            self._relaxations[name] = self.rules[name].relax(self.calls[name])
+            self._relaxations[name] = self.plan.rules[name].relax(self.calls[name])
         return self._relaxations[name]
 
     def fill(self, refine: Refine) -> Analysis:
@@ -122,16 +66,15 @@ class Analysis:
         statistics = self._clean_values()
         for node in self.graph.nodes.values():
             name = node.name
-            if name not in self.needed:
+            if name not in self.plan.needed:
                 continue
             if name in self.regions:
                 self.values[name] = refine(self, node, self.regions[name].hull())
-            elif name in self.rules:
-                call = Call.of(node, self.values.__getitem__, self.slopes)
+            elif name in self.plan.rules:
+                rule, call = self.plan.rules[name], self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
                 self.calls[name] = call
-                interval = self.rules[name].interval(call)
-                self.values[name] = refine(self, node, interval)
-                if getattr(self.rules[name], "uses_result", False):
+                self.values[name] = refine(self, node, rule.interval(call))
+                if getattr(rule, "uses_result", False):
                     self.calls[name] = replace(call, result=self.interval(name))
                     self._relaxations.pop(name, None)  # made while less was known of the result
             elif node.op is clean:
@@ -151,14 +94,3 @@ class Analysis:
         needed = self.graph.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}
         return self.graph.run({**self.values, **centres}, keep=lambda name: name in needed)
-
-
-ONE_TO_ONE = frozenset(
-    (
-        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
-        aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.neg, aten.flip, aten.roll,
-    )
-)  # fmt: skip
-"""Operators that only move or negate elements."""
-
-assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
-from boundlab.graph import Graph, Node
+from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.forward import Forms
+from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 
 METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward")
@@ -26,7 +27,7 @@ AFFORDABLE = 1 << 26
 class Question:
     """Everything one call asks."""
 
-    graph: Graph
+    plan: Plan
     values: Mapping[str, Any]
     regions: Mapping[str, Region]
     samples: int
@@ -45,24 +46,26 @@ class Answer:
     method: str
 
 
-def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
+def analyse(question: Question) -> Answer:
     """Bound every node that the targets depend on by the means of the method."""
-    analysis = Analysis(question.graph, dict(question.values), question.regions, question.samples, question.slopes, targets)
+    analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes)
     forms = Forms(analysis) if question.method.startswith("forward") else None
 
     def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
         if forms is not None:
             forms.add(node, interval)
-        wanted = node.name in analysis.readers and interval.dtype.is_floating_point and node.name not in analysis.regions
-        if not wanted or node.name in analysis.exact:
+        wanted = node.name in analysis.plan.readers and interval.dtype.is_floating_point and node.name not in analysis.regions
+        if not wanted or node.name in analysis.plan.exact:
             return interval
         if forms is not None:
-            return interval.intersect(forms.interval(node))
+            found = forms.interval(node)
+            return interval.intersect(found.loosened(interval) if node.name in analysis.plan.before_jumps else found)
         straight = _bends_nothing(analysis, node)
         if question.method == "crown" or straight:
             thorough = question.thorough or straight
-            return refine.bound_node(analysis, node.name, undecided=None if thorough else lambda x: analysis.undecided(node.name, x))
+            found = refine.bound_node(analysis, node.name, undecided=None if thorough else lambda x: analysis.undecided(node.name, x))
+            return interval.intersect(found.loosened(interval)) if node.name in analysis.plan.before_jumps else found
         return interval
 
     return Answer(analysis.fill(tighten), forms, question.method)
@@ -71,7 +74,7 @@ def analyse(question: Question, targets: tuple[str, ...]) -> Answer:
 def _bends_nothing(analysis: Analysis, node: Node) -> bool:
     """Whether interval arithmetic should ask the region itself: the node is an affine function of sources that are
     not boxes (an L2 ball), whose hull would lose the norm, and the coefficients are affordable."""
-    if node.name not in analysis.affine_only:
+    if node.name not in analysis.plan.affine_only:
         return False
     sources = [name for name in analysis.graph.ancestors((node.name,)) if name in analysis.regions]
     if all(analysis.regions[name].is_box for name in sources):
@@ -83,7 +86,7 @@ def _bends_nothing(analysis: Analysis, node: Node) -> bool:
 def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     """Bounds of every element of an output node."""
     analysis = answer.analysis
-    if target not in analysis.variable:
+    if target not in analysis.plan.variable:
         value = analysis.values[target]
         return Interval(value, value)
     node, interval = analysis.graph.nodes[target], analysis.interval(target)
@@ -91,7 +94,7 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
         return interval
     if answer.forms is not None:
         interval = interval.intersect(answer.forms.interval(node))
-    if (answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.exact) or _bends_nothing(analysis, node):
+    if (answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.plan.exact) or _bends_nothing(analysis, node):
         interval = interval.intersect(refine.bound_node(analysis, target, sides))
     return interval
 
@@ -137,7 +140,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
     """Lower bounds of rows of the output: (rows, samples)."""
     analysis = answer.analysis
     node = analysis.graph.nodes[target]
-    if target not in analysis.variable:
+    if target not in analysis.plan.variable:
         product = rows * analysis.values[target]
         return product.flatten(2).sum(2) if node.layout is None else node.layout.sum(product, analysis.samples)
     bounds = [through_affine_tail(analysis, target, rows)]
@@ -156,7 +159,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
 def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor:
     """Interval bounds of rows of the output, with the affine operators at its end merged into the rows: at least as
     tight as bounding the output first. Ends at nodes that are not affine and takes their intervals."""
-    bent = lambda name: analysis.rules[name].nonlinear(analysis.calls[name]) or not analysis.interval(name).dtype.is_floating_point
+    bent = lambda name: name in analysis.plan.nonlinear or not analysis.interval(name).dtype.is_floating_point
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     for name, part in ends.items():
         if name in analysis.regions:

@@ -85,6 +85,12 @@ class Plan:
                     found.setdefault(source, []).append(name)
         return found
 
+    @cached_property
+    def before_jumps(self) -> set[str]:
+        """The nodes that are read by a function with jumps, where a rounding error can change a result by much."""
+        jumps = lambda name: getattr(self.rules[name], "jumps", lambda call: False)(self.calls[name])
+        return {source for source, readers in self.readers.items() if any(map(jumps, readers))}
+
 
 ONE_TO_ONE = frozenset(
     (

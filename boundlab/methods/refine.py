@@ -29,7 +29,7 @@ Undecided = Callable[[Interval], Tensor]
 
 def chunk_size(analysis: Analysis, target: str) -> int:
     """How many rows of ``target`` fit the budget at its largest ancestor."""
-    sizes = [analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.variable]
+    sizes = [analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable]
     return max(1, BUDGET // max(1, *sizes, 1))
 
 
@@ -146,7 +146,7 @@ class Race:
 
     def drop(self, name: str, rows: Rows, bias: Tensor) -> Tensor | None:
         """Bound the rows by the interval of the node that they have come to; which of them go on."""
-        if name not in self.analysis.readers:
+        if name not in self.analysis.plan.readers:
             return None
         self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)))
         going = self.going(self.best).T.gather(0, self.running)

@@ -21,8 +21,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from boundlab.errors import UnsupportedOperator
+from boundlab.graph import Ref
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
 from boundlab.rules.registry import Call, aten, register
@@ -327,10 +329,9 @@ class Einsum:
 
 
 def _as_pair(call: Call, operands: list[Any]) -> Call:
-    from torch.utils import _pytree as pytree
-
+    """The call of a function of the two operands alone."""
     leaves, tree = pytree.tree_flatten((tuple(operands), {}))
-    return Call(call.node, tuple(leaves), tree, (0, 1), call.names, call.slopes)
+    return Call(call.node, tuple(leaves), tuple(map(Ref, call.names)), tree, (0, 1), call.names, call.slopes)
 
 
 register(aten.einsum, rule=Einsum())

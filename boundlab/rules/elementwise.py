@@ -45,6 +45,10 @@ class Elementwise:
     def nonlinear(self, call: Call) -> bool:
         return True
 
+    def jumps(self, call: Call) -> bool:
+        (_, *rest), kwargs = call.arguments
+        return bool(self.curve(*rest, **kwargs).jumps)
+
     def undecided(self, call: Call) -> Tensor:
         """Inside a linear piece nothing is left to gain."""
         (x,) = call.inputs

@@ -27,7 +27,7 @@ def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> R
         true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
         return Interval(true, possible)
 
-    return Relaxed(interval, lambda call: constant_lines(interval(call), call.inputs), kind="logic")
+    return Relaxed(interval, lambda call: constant_lines(interval(call), call.inputs), kind="logic", has_jumps=True)
 
 
 register(aten.gt, aten.greater, rule=decided(lambda lx, ux, ly, uy: (torch.gt(lx, uy), torch.gt(ux, ly))))
@@ -58,7 +58,7 @@ def _exclusive(call: Call) -> Interval:
 
 
 def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
-    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic")
+    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True)
 
 
 register(

@@ -7,8 +7,10 @@ built-in rules use the same calls that a user does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -27,13 +29,15 @@ aten = torch.ops.aten
 class Call:
     """One application of an operator during an analysis, with what is known of its arguments.
 
-    ``leaves``: the flattened arguments; a perturbed one is an Interval. ``names``: for each perturbed leaf the node
-    it comes from. ``slopes``: the user's choice for the lower line of an unstable ReLU. ``result``: what is already
-    known of the result, for relaxations that can use it.
+    ``leaves``: the flattened arguments; a perturbed one is an Interval. ``refs``: the same with references to nodes.
+    ``positions``: the places of the perturbed ones, ``names``: the nodes that these come from. ``slopes``: the user's
+    choice for the lower line of an unstable ReLU. ``result``: what is already known of the result, for relaxations that
+    can use it.
     """
 
     node: Node
     leaves: tuple[Any, ...]
+    refs: tuple[Any, ...]
     tree: pytree.TreeSpec
     positions: tuple[int, ...]
     names: tuple[str, ...]
@@ -41,18 +45,23 @@ class Call:
     result: Interval | None = None
 
     @staticmethod
-    def of(node: Node, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:
+    def of(node: Node, lookup: Callable[[str], Any]) -> Call:
         refs, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
         leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in refs)
         positions = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Interval))
-        return Call(node, leaves, tree, positions, tuple(refs[i].name for i in positions), slopes)
+        return Call(node, leaves, tuple(refs), tree, positions, tuple(refs[i].name for i in positions))
+
+    def with_values(self, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:
+        """The same call with other values of its arguments, of which the same ones are perturbed."""
+        leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in self.refs)
+        return Call(self.node, leaves, self.refs, self.tree, self.positions, self.names, slopes)
 
     @property
     def inputs(self) -> tuple[Interval, ...]:
         """The intervals of the perturbed arguments, in order."""
         return tuple(self.leaves[i] for i in self.positions)
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs as the operator takes them, with intervals in the perturbed places."""
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
@@ -64,7 +73,7 @@ class Call:
         """
         fixed = [leaf if i in self.positions else constant(leaf) for i, leaf in enumerate(self.leaves)]
         call = self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
-        args, kwargs = pytree.tree_unflatten(fixed, self.tree)
+        args, kwargs = pytree.tree_unflatten(fixed, self.tree) if function is not None else self.arguments
         places = [i for i, arg in enumerate(args) if isinstance(arg, Interval)]
 
         def bound(*variables: Any) -> Any:
@@ -93,9 +102,9 @@ class Call:
 class Rule(Protocol):
     """What a method needs to know of an operator.
 
-    A rule may also have ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
-    bounds could change the relaxation (by default all that are not points); and ``uses_result = True`` if its relaxation
-    gets better with what is known of the result.
+    A rule may also have ``jumps(call)``: whether its operator is discontinuous; ``undecided(call)``: a mask of the
+    elements of its only perturbed argument for which tighter bounds could change the relaxation (by default all that are
+    not points); and ``uses_result = True`` if its relaxation gets better with what is known of the result.
     """
 
     @property
@@ -118,6 +127,13 @@ class Rule(Protocol):
 
 RULES: dict[Any, Rule] = {}
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+_changes = itertools.count()
+_latest = 0
+
+
+def generation() -> int:
+    """A number that changes whenever a rule is registered or taken out."""
+    return _latest
 
 
 def register(*ops: Any, rule: Rule) -> None:
@@ -126,12 +142,19 @@ def register(*ops: Any, rule: Rule) -> None:
         if op in RULES or op in COMPOSITIONS:
             raise ArgumentError(f"{op_name(op)} already has a rule")
         RULES[op] = rule
+    _changed()
 
 
 def unregister(op: Any) -> None:
     """Take a rule or composition out again (for tests and interactive work)."""
     if RULES.pop(op, None) is None and COMPOSITIONS.pop(op, None) is None:
         raise ArgumentError(f"{op_name(op)} has no rule")
+    _changed()
+
+
+def _changed() -> None:
+    global _latest
+    _latest = next(_changes)
 
 
 def composition(*ops: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -155,6 +178,10 @@ class Relaxed:
     lines: Callable[[Call], Relaxation]
     kind: str = "relaxed"
     uses_result: bool = False
+    has_jumps: bool = False
+
+    def jumps(self, call: Call) -> bool:
+        return self.has_jumps
 
     def interval(self, call: Call) -> Interval:
         return self.bound(call)

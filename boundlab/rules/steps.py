@@ -34,7 +34,7 @@ def _step(below: float, above: float) -> Relaxed:
         f = call.bind()
         return Interval(f(x.lower), f(x.upper))
 
-    return Relaxed(interval, lambda call: _lines(call.inputs[0], interval(call), 1.0, below, above), kind="elementwise")
+    return Relaxed(interval, lambda call: _lines(call.inputs[0], interval(call), 1.0, below, above), kind="elementwise", has_jumps=True)
 
 
 register(aten.floor, rule=_step(-1.0, 0.0))
@@ -64,4 +64,4 @@ def _quotient_lines(call: Call) -> Relaxation:
 
 
 BETWEEN: dict[Any, tuple[float, float]] = {"floor": (-1.0, 0.0), "trunc": (-1.0, 1.0), None: (0.0, 0.0)}
-register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines))
+register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines, has_jumps=True))

@@ -75,17 +75,44 @@ class Convolution:
 
         whole: the rows cover the result, and what is returned the argument; else nothing is cut off for the padding.
         """
-        kernel, settings = self.weight.shape[2:], zip(rows.shape[2:], self.stride, self.dilation, self.weight.shape[2:], strict=True)
+        kernel = self.weight.shape[2:]
+        settings = zip(rows.shape[2:], self.stride, self.dilation, kernel, strict=True)
         reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]
         padding = self.padding if whole else [0] * len(reach)
         size = list(self.shape[1:]) if whole else reach
-        if len(self.stride) == 2 and self.groups == 1 and self.weight.shape[1] <= FEW_CHANNELS:
-            # a transposed convolution into few channels is slow as such: as a matrix product and a sum of its parts it is not
-            parts = torch.matmul(self.weight.flatten(1).T, rows.flatten(2))
-            return F.fold(parts, tuple(size), tuple(kernel), tuple(self.dilation), tuple(padding), tuple(self.stride))
+        # torch's transposed convolutions are slow without a stride and into few channels; plain ones of the same effect are not
+        if set(self.stride) == {1} and self.groups == 1:
+            outer = [d * (k - 1) - pad for d, k, pad in zip(self.dilation, kernel, padding, strict=True)]
+            if min(outer) >= 0:
+                flipped = self.weight.transpose(0, 1).flip(*range(2, self.weight.dim()))
+                return self._plain(rows, flipped, padding=outer, dilation=self.dilation)
+        if self.weight.shape[1] <= FEW_CHANNELS and set(self.dilation) == {1} and self.groups == 1:
+            return self._by_phases(rows, padding, size)
         extra = [want + 2 * pad - have for have, want, pad in zip(reach, size, padding, strict=True)]
         transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(self.stride) - 1]
         return transposed(rows, self.weight, None, self.stride, padding, extra, self.groups, self.dilation)
+
+    @property
+    def _plain(self) -> Callable[..., Tensor]:
+        return (F.conv1d, F.conv2d, F.conv3d)[len(self.stride) - 1]
+
+    def _by_phases(self, rows: Tensor, padding: list[int], size: list[int]) -> Tensor:
+        """Output i and kernel entry k of a convolution with stride s read place s i + k. With k = a + s t, place s j + a
+        is read by output j - t through entry a + s t: for each phase a a plain convolution over t, all of them at once."""
+        dims, kernel = len(self.stride), self.weight.shape[2:]
+        taps = [-(-k // s) for k, s in zip(kernel, self.stride, strict=True)]
+        pads = [n for k, s, t in zip(reversed(kernel), reversed(self.stride), reversed(taps), strict=True) for n in (0, s * t - k)]
+        out, into = self.weight.shape[:2]
+        split = F.pad(self.weight, pads).reshape(out, into, *[n for t, s in zip(taps, self.stride, strict=True) for n in (t, s)])
+        phases, over = [3 + 2 * d for d in range(dims)], [2 + 2 * d for d in range(dims)]
+        weight = split.flip(over).permute(*phases, 1, 0, *over).reshape(-1, out, *taps)
+        found = self._plain(rows, weight, padding=[t - 1 for t in taps])
+        found = found.reshape(len(rows), *self.stride, into, *found.shape[2:])
+        order = [n for d in range(dims) for n in (dims + 2 + d, 1 + d)]
+        found = found.permute(0, dims + 1, *order)
+        found = found.reshape(len(rows), into, *[found.shape[2 + 2 * d] * self.stride[d] for d in range(dims)])
+        cut = [n for have, want, pad in zip(found.shape[:1:-1], reversed(size), reversed(padding), strict=True) for n in (-pad, want + pad - have)]
+        return F.pad(found, cut) if any(cut) else found
 
 
 FEW_CHANNELS = 4
