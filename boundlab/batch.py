@@ -35,7 +35,11 @@ class Layout:
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) -> (rows, samples)``: inner products per sample."""
-        return self.sum(product(rows, constant), samples)
+        if not torch.isfinite(constant).all():
+            return self.sum(product(rows, constant), samples)
+        if self.dim == 0 and self.outer == self.inner == 1:
+            return dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
+        return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
@@ -63,6 +67,12 @@ class Layout:
         """``shape``-broadcastable tensor that holds, for each element, the index of its sample."""
         owner = torch.arange(shape[self.dim]) // self.inner % samples
         return owner.reshape(*[1] * self.dim, -1, *[1] * (len(shape) - self.dim - 1))
+
+
+def dots(rows: Tensor, constant: Tensor) -> Tensor:
+    """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
+    rows once and writes nothing in between."""
+    return torch.matmul(constant.unsqueeze(1), rows.permute(1, 2, 0)).squeeze(1).T
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:

@@ -144,9 +144,10 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
         rows = rows.cleaned()
         positive, negative = rows.with_values(rows.values.clamp(min=0)), rows.with_values(rows.values.clamp(max=0))
         return positive.dot(x.lower.to(rows.values.dtype)) + negative.dot(x.upper.to(rows.values.dtype))
-    least = product(rows.clamp(min=0), x.lower.to(rows.dtype)) + product(rows.clamp(max=0), x.upper.to(rows.dtype))
     if layout is not None:
-        return layout.sum(least, analysis.samples)
+        dot = lambda part, constant: layout.dot(part, constant.to(rows.dtype), analysis.samples)
+        return dot(rows.clamp(min=0), x.lower) + dot(rows.clamp(max=0), x.upper)
+    least = product(rows.clamp(min=0), x.lower.to(rows.dtype)) + product(rows.clamp(max=0), x.upper.to(rows.dtype))
     return least.flatten(2).sum(2) if least.dim() > 2 else least
 
 

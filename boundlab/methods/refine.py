@@ -18,7 +18,7 @@ from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
 
-BUDGET = 1 << 26
+BUDGET = 1 << 23
 """How many numbers the rows of one node may hold at once; longer stacks of rows are cut into chunks."""
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""

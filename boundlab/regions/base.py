@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from boundlab.batch import dots
 from boundlab.interval import Interval
 
 
@@ -48,5 +49,7 @@ class Region(ABC):
 
 def inner(coefficients: Tensor, value: Tensor) -> Tensor:
     """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value -> (rows, samples)."""
-    product = coefficients * value
-    return product.flatten(2).sum(2) if product.dim() > 2 else product
+    if coefficients.dim() == 2:
+        return coefficients * value
+    wide = value.expand(coefficients.shape[1:]) if value.dim() == coefficients.dim() - 1 else value.expand(coefficients.shape[2:]).unsqueeze(0)
+    return dots(coefficients.flatten(2), wide.flatten(1).expand(coefficients.shape[1], -1))
