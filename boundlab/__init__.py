@@ -2,6 +2,7 @@
 
 from boundlab import rules as _rules  # fills the registry
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MixedSamples, UnsupportedOperator
+from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region
 from boundlab.results import Bounds, LinearBounds
@@ -13,7 +14,7 @@ from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
-    "L0", "L1", "L2", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
-    "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
+    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
+    "Lp", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
 ]  # fmt: skip
 del _rules

@@ -34,8 +34,8 @@ class Layout:
         return self.samples_first(rows, samples).sum(2)
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape), (*shape) -> (rows, samples)``: inner products per sample."""
-        if not torch.isfinite(constant).all():
+        """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
+        if constant.dim() == rows.dim() or not torch.isfinite(constant).all():
             return self.sum(product(rows, constant), samples)
         if self.dim == 0 and self.outer == self.inner == 1:
             return dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
@@ -72,7 +72,8 @@ class Layout:
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
     rows once and writes nothing in between."""
-    return torch.matmul(constant.unsqueeze(1), rows.permute(1, 2, 0)).squeeze(1).T
+    kind = torch.promote_types(rows.dtype, constant.dtype)
+    return torch.matmul(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:

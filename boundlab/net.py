@@ -15,6 +15,7 @@ from boundlab.errors import ArgumentError
 from boundlab.graph import Graph, Ref
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
+from boundlab.methods.alpha import Alpha
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
@@ -23,7 +24,8 @@ from boundlab.rules.rectifiers import SLOPES
 from boundlab.rules.registry import generation
 
 SIDES = ("both", "lower", "upper")
-RESERVED = {"method", "perturb", "spec", "sides", "slopes", "intermediates"}
+RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "intermediates"}
+Slopes = str | Mapping[str, Mapping[str, Tensor]]
 
 
 def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
@@ -79,26 +81,28 @@ class Net:
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         sides: str = "both",
-        slopes: str = "adaptive",
+        slopes: Slopes = "adaptive",
+        alpha: Alpha | None = None,
         intermediates: bool = False,
         **kwargs: Any,
     ) -> Any:
         """Lower and upper bounds of the outputs for every member of the regions.
 
         inputs, kwargs: one entry per model input, a region or a plain tensor. perturb: regions on parameters by name.
-        method: "ibp", "forward", "crown", "crown-ibp" or "forward+backward". spec: C of shape (specs, out) or (batch,
+        method: "ibp", "forward", "crown", "crown-ibp", "forward+backward" or "alpha-crown". spec: C of shape (specs, out) or (batch,
         specs, out) to bound ``C @ output`` instead, result (batch, specs). sides: "both", "lower" or "upper"; the other
-        side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same".
+        side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same"; or for
+        "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how "alpha-crown" optimises slopes.
         intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
         _choose("sides", sides, SIDES)
-        answer = self._ask(inputs, kwargs, method, perturb, slopes, intermediates)
+        answer = self._ask(inputs, kwargs, method, perturb, slopes, alpha, intermediates)
         if spec is not None:
             bounds = spec_bounds(answer, self._only_output("spec"), _spec_tensor(spec), sides)
             result = self._drop_samples(bounds)
-            return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {})
+            return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {}, answer.numbers)
         kept = self._intermediates(answer) if intermediates else {}
         leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
         return pytree.tree_unflatten(leaves, self._outputs)
@@ -108,7 +112,8 @@ class Net:
         *inputs: Any,
         method: str = "crown",
         perturb: Mapping[str, Region] | None = None,
-        slopes: str = "adaptive",
+        slopes: Slopes = "adaptive",
+        alpha: Alpha | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
@@ -118,7 +123,7 @@ class Net:
         *entries, labels = inputs
         if not isinstance(labels, Tensor):
             labels = torch.as_tensor(labels)
-        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes)
+        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes, alpha)
         target = self._only_output("margins")
         spec = margin_spec(labels, self._classes(answer, target))
         result = self._drop_samples(spec_bounds(answer, target, spec, "lower"))
@@ -181,10 +186,23 @@ class Net:
         return matrices, bias.T.reshape([*lead, *out])
 
     def _ask(
-        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], method: str, perturb: Mapping[str, Region] | None, slopes: str, thorough: bool = False
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        method: str,
+        perturb: Mapping[str, Region] | None,
+        slopes: Slopes,
+        alpha: Alpha | None = None,
+        thorough: bool = False,
     ) -> Answer:
         _choose("method", method, METHODS)
-        _choose("slopes", slopes, SLOPES)
+        start = None if isinstance(slopes, str) else slopes
+        if start is None:
+            _choose("slopes", slopes, SLOPES)
+        if method != "alpha-crown" and (alpha is not None or start is not None):
+            raise ArgumentError(f'alpha=... and slopes of an earlier result belong to method="alpha-crown", not to "{method}"')
+        if alpha is not None and not isinstance(alpha, Alpha):
+            raise ArgumentError(f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}")
         values, regions = self._read_inputs(inputs, kwargs)
         values |= self._read_state()
         regions |= self._read_perturbed(perturb or {}, values)
@@ -192,7 +210,9 @@ class Net:
             raise ArgumentError("nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, or perturb={'name': region}")
         for name in regions:
             values.pop(name, None)
-        return analyse(Question(self._plan(regions), values, regions, self._samples(values, regions), method, slopes, thorough))
+        fixed = slopes if isinstance(slopes, str) else "adaptive"
+        samples = self._samples(values, regions)
+        return analyse(Question(self._plan(regions), values, regions, samples, method, fixed, alpha or Alpha(), start, thorough))
 
     def _plan(self, regions: Mapping[str, Region]) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""
@@ -296,7 +316,7 @@ class Net:
         interval = output_bounds(answer, output.name, sides)
         low = torch.full_like(interval.lower, -torch.inf) if sides == "upper" and interval.dtype.is_floating_point else interval.lower
         up = torch.full_like(interval.upper, torch.inf) if sides == "lower" and interval.dtype.is_floating_point else interval.upper
-        return Bounds(low, up, kept)
+        return Bounds(low, up, kept, answer.numbers)
 
     def _drop_samples(self, bounds: Interval) -> Interval:
         return bounds if self.graph.batched else Interval(bounds.lower[0], bounds.upper[0])

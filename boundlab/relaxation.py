@@ -29,15 +29,13 @@ Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
 Terms = list[tuple[Rows, Tensor]]
 """Constants of a backward step, as pairs whose inner products per sample are to be added."""
-WindowTerms = list[tuple[Window, Tensor]]
-"""The same, for rows that vanish outside a window."""
 Form = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
 
 
 class Relaxation(Protocol):
     """A relaxation may also have ``backward_window(rows)``: the same as ``backward`` for rows that vanish outside a
-    window, or None where it needs dense rows after all."""
+    window, with the constant (rows, samples) itself instead of terms, or None where it needs dense rows after all."""
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         """Coefficient rows for each argument, and the constant terms that they leave."""
@@ -74,6 +72,13 @@ def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor |
     return [(rows, constant) for rows, constant in ((positive, lower), (negative, upper)) if constant is not None]
 
 
+def _dots(terms: list[tuple[Window, Tensor]]) -> Tensor | float:
+    total: Tensor | float = 0.0
+    for rows, constant in terms:
+        total = total + rows.dot(constant)
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class Lines:
     """Elementwise with broadcasting: one slope per element of y and argument, one intercept per element of y (None: 0)."""
@@ -91,7 +96,7 @@ class Lines:
             out.append(sum_to(rows * low if low is up else torch.addcmul(positive * low, negative, up), shape))
         return out, _terms(positive, self.lower_bias, negative, self.upper_bias)
 
-    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         shape = torch.Size((rows.values.shape[1], *rows.places.shape))
         if any(argument != shape for argument in self.shapes):
             return None
@@ -101,7 +106,7 @@ class Lines:
             both = rows.values * rows.take(low) if low is up else torch.addcmul(positive * rows.take(low), negative, rows.take(up))
             out.append(rows.with_values(both))
         terms = _terms(positive, self.lower_bias, negative, self.upper_bias)
-        return out, [(rows.with_values(part, rows.clean), constant) for part, constant in terms]
+        return out, _dots([(rows.with_values(part, rows.clean), constant) for part, constant in terms])
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         ndim = self.lower[0].dim()
@@ -152,7 +157,7 @@ class Planes:
             out.append(sum_to(coefficients, shape))
         return out, terms
 
-    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         """Slopes are cut to the window in the letters of y and whole in those that are summed over."""
         batch, sizes = self.space[0], dict(zip(self.result, (rows.values.shape[1], *rows.places.shape), strict=True))
         for letters, shape in zip(self.arguments, self.shapes, strict=True):
@@ -174,7 +179,7 @@ class Planes:
             equation = f"R{self.result},R{self.space}->R{letters}"
             parts = [torch.einsum(equation, c, _spread(space.take(slope, bounded=False), c)) for c, slope in ((positive, low), (negative, up))]
             out.append(Window(parts[0] + parts[1], within(letters[1:])))
-        return out, [(rows.with_values(positive), self.lower_bias), (rows.with_values(negative), self.upper_bias)]
+        return out, _dots([(rows.with_values(positive), self.lower_bias), (rows.with_values(negative), self.upper_bias)])
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low: Tensor | float = 0.0
@@ -240,14 +245,12 @@ class AffineMap:
             coefficients = list(_mapped(pull, [rows]))
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
-    def backward_window(self, rows: Window) -> tuple[list[Window], WindowTerms] | None:
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         if self.windows is None:
             return None
         rows = rows.cleaned()
         coefficients = self.windows(rows)
-        if coefficients is None:
-            return None
-        return coefficients, [] if self.linear else [(rows, self.offset)]
+        return None if coefficients is None else (coefficients, 0.0 if self.linear else rows.dot(self.offset))
 
     def apply(self, forms: Sequence[Form]) -> Form:
         """The linear part on every column, the whole function on the constant term."""

@@ -17,12 +17,14 @@ class Bounds:
     """``lower <= value <= upper`` elementwise for every member of the regions.
 
     A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes are found by
-    module path (``bounds["layer1.0.relu"]``) or graph name.
+    module path (``bounds["layer1.0.relu"]``) or graph name. ``slopes``: what "alpha-crown" found, to start another question
+    of the same shape from.
     """
 
     lower: Tensor
     upper: Tensor
     intermediates: Mapping[str, Bounds] = field(default_factory=dict, repr=False)
+    slopes: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict, repr=False)
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.lower, self.upper))

@@ -18,6 +18,7 @@ from boundlab.batch import Layout, product
 from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
+from boundlab.relaxation import Relaxation
 
 WINDOW_SHARE = 0.5
 """The share of a node up to which a window is cheaper than dense rows."""
@@ -40,18 +41,25 @@ def out_degrees(analysis: Analysis, target: str, stop: Callable[[str], bool]) ->
 
 
 Rows = Tensor | Window
+Choose = Callable[[str, Rows], Relaxation]
+"""From a node and the rows that have come to it: its relaxation."""
 Drop = Callable[[str, Rows, Tensor], Tensor | None]
 """From a node, the rows that have come to it and the bias: the rows to keep (fewer rows, samples), or None for all."""
 
 
 def pull_back(
-    analysis: Analysis, target: str, rows: Rows, stop: Callable[[str], bool] | None = None, drop: Drop | None = None
+    analysis: Analysis,
+    target: str,
+    rows: Rows,
+    stop: Callable[[str], bool] | None = None,
+    drop: Drop | None = None,
+    relaxation: Choose | None = None,
 ) -> tuple[dict[str, Rows], Tensor]:
     """BoundBackward: ``<rows, target> >= sum over ends of <coefficients, end> + bias``.
 
     rows: (rows, *shape), or (rows, 1, *shape) for a target without a batch, or windows. The ends are the sources, and
     nodes where ``stop`` says so. drop: is asked at each node that everything passes through which rows go on.
-    Returns the coefficients of the ends and the bias (rows, samples).
+    relaxation: of a node, if not the one that the analysis would choose. Returns the coefficients of the ends and the bias (rows, samples).
     """
     nodes, sources = analysis.graph.nodes, analysis.regions
     ends = (lambda name: name in sources) if stop is None else (lambda name: name in sources or stop(name))
@@ -78,7 +86,7 @@ def pull_back(
                     return {}, bias
         pulled: list[Rows] = []
         if current is not None:
-            pulled, constant = _step(analysis, name, current, samples)
+            pulled, constant = _step(analysis, name, current, samples, relaxation)
             bias = bias + constant
         for source, part in zip(call.names, pulled, strict=False):
             if analysis.interval(source).dtype.is_floating_point:
@@ -102,15 +110,17 @@ def dense(rows: Rows) -> Tensor:
     return rows.dense() if isinstance(rows, Window) else rows
 
 
-def _step(analysis: Analysis, name: str, rows: Rows, samples: int) -> tuple[list[Rows], Tensor | float]:
+def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None) -> tuple[list[Rows], Tensor | float]:
     """F_i for one node: coefficients of its arguments, in their own layouts, and the constant per row and sample."""
-    nodes, relaxation = analysis.graph.nodes, analysis.relaxation(name)
+    nodes = analysis.graph.nodes
     layout, names = nodes[name].layout, analysis.calls[name].names
+    narrow = isinstance(rows, Window) and rows.share <= WINDOW_SHARE and all(nodes[source].layout == Layout() for source in names)
+    rows = rows if narrow else dense(rows)
+    relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
     if isinstance(rows, Window):
-        narrow = rows.share <= WINDOW_SHARE and all(nodes[source].layout == Layout() for source in names)
-        found = relaxation.backward_window(rows) if narrow and hasattr(relaxation, "backward_window") else None
+        found = relaxation.backward_window(rows) if hasattr(relaxation, "backward_window") else None
         if found is not None:
-            return list(found[0]), bias_of(found[1], lambda part, constant: part.dot(constant))
+            return list(found[0]), found[1]
         rows = rows.dense()
     count = rows.shape[0]
     pulled: list[Rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ from boundlab.errors import ArgumentError
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
+from boundlab.methods.alpha import Alpha, Numbers, climb_node, climb_rows
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.forward import Forms
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 
-METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward")
+METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-crown")
 AFFORDABLE = 1 << 26
 """The size of coefficients up to which interval arithmetic asks a region that is not a box for exact affine bounds."""
 
@@ -33,6 +34,9 @@ class Question:
     samples: int
     method: str
     slopes: str = "adaptive"
+    alpha: Alpha = field(default_factory=Alpha)
+    start: Mapping[str, Mapping[str, Tensor]] | None = None
+    """Numbers of an earlier result of "alpha-crown" to start from, by output."""
     thorough: bool = False
     """Bound every element of the nodes that relaxations read, not only those that can change one."""
 
@@ -43,7 +47,13 @@ class Answer:
 
     analysis: Analysis
     forms: Forms | None
-    method: str
+    question: Question
+    numbers: dict[str, Numbers] = field(default_factory=dict)
+    """The free numbers of the relaxations that "alpha-crown" has found, by output and side."""
+
+    @property
+    def method(self) -> str:
+        return self.question.method
 
 
 def analyse(question: Question) -> Answer:
@@ -62,13 +72,16 @@ def analyse(question: Question) -> Answer:
             found = forms.interval(node)
             return interval.intersect(found.loosened(interval) if node.name in analysis.plan.before_jumps else found)
         straight = _bends_nothing(analysis, node)
-        if question.method == "crown" or straight:
-            thorough = question.thorough or straight
-            found = refine.bound_node(analysis, node.name, undecided=None if thorough else lambda x: analysis.undecided(node.name, x))
+        if question.method in ("crown", "alpha-crown") or straight:
+            asked = None if question.thorough or straight else lambda x: analysis.undecided(node.name, x)
+            found = refine.bound_node(analysis, node.name, undecided=asked)
+            if question.method == "alpha-crown" and node.name not in analysis.plan.affine_only:
+                analysis.values[node.name] = found
+                found = climb_node(analysis, node.name, question.alpha, asked)
             return interval.intersect(found.loosened(interval)) if node.name in analysis.plan.before_jumps else found
         return interval
 
-    return Answer(analysis.fill(tighten), forms, question.method)
+    return Answer(analysis.fill(tighten), forms, question)
 
 
 def _bends_nothing(analysis: Analysis, node: Node) -> bool:
@@ -94,9 +107,38 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
         return interval
     if answer.forms is not None:
         interval = interval.intersect(answer.forms.interval(node))
-    if (answer.method in ("crown", "crown-ibp", "forward+backward") and target not in analysis.plan.exact) or _bends_nothing(analysis, node):
+    backward_mode = answer.method not in ("ibp", "forward")
+    if (backward_mode and target not in analysis.plan.exact) or _bends_nothing(analysis, node):
         interval = interval.intersect(refine.bound_node(analysis, target, sides))
+        if answer.method == "alpha-crown" and target not in analysis.plan.affine_only:
+            interval = interval.intersect(_climbed(answer, target, sides))
     return interval
+
+
+def _climbed(answer: Answer, target: str, sides: str) -> Interval:
+    """Bounds of every element of an output node with optimised slopes."""
+    analysis, elements = answer.analysis, refine.Elements(answer.analysis, target)
+    rows = refine.identity_rows(analysis, target)
+    infinite = torch.full_like(analysis.interval(target).lower, torch.inf)
+    found = {"lower": -infinite, "upper": infinite}
+    for side, sign in (("lower", 1), ("upper", -1)):
+        if side in _sides(answer, sides):
+            found[side] = sign * elements.join(_climb(answer, target, side, sign * rows).T.to(infinite.dtype))
+    return Interval(found["lower"], found["upper"])
+
+
+def _sides(answer: Answer, asked: str) -> set[str]:
+    """The sides that are asked for and worth optimising."""
+    both = {"lower", "upper"}
+    return (both if asked == "both" else {asked}) & (both if answer.question.alpha.sides == "both" else {answer.question.alpha.sides})
+
+
+def _climb(answer: Answer, target: str, side: str, rows: Tensor) -> Tensor:
+    """Lower bounds of rows of an output with optimised slopes; notes the numbers that give them."""
+    key = f"{target}, {side}"
+    start = None if answer.question.start is None else answer.question.start.get(key)
+    bounds, answer.numbers[key] = climb_rows(answer.analysis, target, rows, answer.question.alpha, start)
+    return bounds
 
 
 def spec_rows(answer: Answer, target: str, spec: Tensor) -> Tensor:
@@ -127,8 +169,8 @@ def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interv
     if not len(rows):
         empty = torch.zeros(spec.shape[0] if spec.dim() == 3 else answer.analysis.samples, 0, dtype=rows.dtype, device=rows.device)
         return Interval(empty, empty)
-    below = _spec_lower(answer, target, rows) if sides != "upper" else None
-    above = -_spec_lower(answer, target, -rows) if sides != "lower" else None
+    below = _spec_lower(answer, target, rows, "lower") if sides != "upper" else None
+    above = -_spec_lower(answer, target, -rows, "upper") if sides != "lower" else None
     like = below if below is not None else above
     assert like is not None
     low = torch.full_like(like, -torch.inf) if below is None else below
@@ -136,7 +178,7 @@ def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interv
     return Interval(torch.minimum(low, up).T, torch.maximum(low, up).T)
 
 
-def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
+def _spec_lower(answer: Answer, target: str, rows: Tensor, side: str) -> Tensor:
     """Lower bounds of rows of the output: (rows, samples)."""
     analysis = answer.analysis
     node = analysis.graph.nodes[target]
@@ -150,6 +192,8 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor) -> Tensor:
     if answer.method != "ibp" and answer.method != "forward":
         step = refine.chunk_size(analysis, target)
         bounds.append(torch.cat([refine.lower_bounds(analysis, target, part) for part in rows.split(step)]))
+    if answer.method == "alpha-crown" and target not in analysis.plan.affine_only and side in _sides(answer, "both"):
+        bounds.append(_climb(answer, target, side, rows))
     best = bounds[0]
     for bound in bounds[1:]:
         best = torch.fmax(best, bound)

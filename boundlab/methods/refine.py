@@ -33,6 +33,11 @@ def chunk_size(analysis: Analysis, target: str) -> int:
     return max(1, BUDGET // max(1, *sizes, 1))
 
 
+def total_size(analysis: Analysis, target: str) -> int:
+    """How many elements the nodes that ``target`` depends on have in all."""
+    return sum(analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable)
+
+
 def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:
     """Lower bounds of <rows, target>: (rows, samples)."""
     return concretize(analysis, *pull_back(analysis, target, rows))

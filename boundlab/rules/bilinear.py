@@ -27,7 +27,7 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.graph import Ref
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
-from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.registry import Call, Family, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -45,16 +45,33 @@ def product(x: Interval, y: Interval) -> Interval:
     return Interval(torch.minimum(torch.minimum(a, b), torch.minimum(c, d)), torch.maximum(torch.maximum(a, b), torch.maximum(c, d)))
 
 
-def mccormick(x: Interval, y: Interval) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
-    """Slopes in x and y and intercept of the lower and of the upper plane, elementwise with broadcasting."""
+Plane = tuple[Tensor, Tensor, Tensor]
+"""Slopes in x and y and intercept."""
+
+
+def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[Plane, Plane]:
+    """The lower and the upper plane, elementwise with broadcasting.
+
+    numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one or the other.
+    """
+    ll, lu, ul, uu = _corners(x, y)
+    first = {"lower": (y.lower, x.lower, ll), "upper": (y.lower, x.upper, ul)}
+    second = {"lower": (y.upper, x.upper, uu), "upper": (y.upper, x.lower, lu)}
+    shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
+    planes: list[Plane] = []
+    for side, share in zip(("lower", "upper"), shares, strict=True):
+        blend = [torch.where(share, a, b) if numbers is None else share * a + (1 - share) * b for a, b in zip(first[side], second[side], strict=True)]
+        planes.append((blend[0], blend[1], -blend[2]))
+    return planes[0], planes[1]
+
+
+def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
+    """Whether the lower plane is (A), and whether the upper one is the first."""
     ll, lu, ul, uu = _corners(x, y)
     x_signed, y_signed = (x.lower >= 0) | (x.upper <= 0), (y.lower >= 0) | (y.upper <= 0)
     x_low, y_low = x.lower >= 0, y.lower >= 0  # the end nearer to 0, where the sign is kept
-    low = torch.where(x_signed, x_low, torch.where(y_signed, y_low, ll <= uu))
-    lower = torch.where(low, y.lower, y.upper), torch.where(low, x.lower, x.upper), -torch.where(low, ll, uu)
-    up = torch.where(x_signed, ~x_low, torch.where(y_signed, y_low, ul >= lu))
-    upper = torch.where(up, y.lower, y.upper), torch.where(up, x.upper, x.lower), -torch.where(up, ul, lu)
-    return lower, upper
+    below = torch.where(x_signed, x_low, torch.where(y_signed, y_low, ll <= uu))
+    return below, torch.where(x_signed, ~x_low, torch.where(y_signed, y_low, ul >= lu))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +194,16 @@ class Bilinear:
         body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)
         return WithBias(body, AffineMap(self._bias(call), None, zeros[-1:])) if isinstance(bias, Interval) else body
 
+    def family(self, call: Call) -> Family | None:
+        """The shares of the two planes below and above, of every product."""
+        x, y, bias = self._sides(call)
+        if not self.nonlinear(call) or self.letters is None or isinstance(bias, Interval):
+            return None
+        space, _, (x_letters, y_letters) = self._space(call)
+        start = torch.stack(chosen_planes(_spread(x, x_letters, space), _spread(y, y_letters, space))).to(x.dtype)
+        constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
+        return Family(start, lambda numbers: self._planes(call, constant, numbers), by_row=self.letters is _elementwise)
+
     def _unbiased(self, call: Call) -> Callable[..., Tensor]:
         """The operator without its bias, as a function of x and y."""
         (_, _, *rest), kwargs = call.arguments
@@ -197,10 +224,10 @@ class Bilinear:
         x_letters, y_letters, result = self.letters(x, y, *rest, **kwargs)
         return "".join(dict.fromkeys(result + x_letters + y_letters)), result, (x_letters, y_letters)
 
-    def _planes(self, call: Call, constant: Any) -> Relaxation:
+    def _planes(self, call: Call, constant: Any, numbers: Tensor | None = None) -> Relaxation:
         x, y, _ = self._sides(call)
         space, result, (x_letters, y_letters) = self._space(call)
-        lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space))
+        lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space), numbers)
         summed = [i for i, letter in enumerate(space) if letter not in result]
         full = torch.broadcast_shapes(lower[2].shape)
         if self.letters is not _elementwise:

@@ -135,30 +135,70 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
     with d, that holds up to some d*. The supporting line of the envelope at m touches at min(m, d*); if even
     d = l fails, the envelope is the chord.
     """
+    u, m = x.upper, x.centre
+    bends, last = _touching(f, df, x, at)
+    free = bends & (last >= m)  # the tangent at m itself is valid
+    along = secant(f, df, last, u)
+    # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
+    # slope of the line through (u, f(u)) does not change to first order when the touching point moves.
+    touching = df(last).detach() + along - along.detach()
+    bend = tangent(f, df, m)
+    straight = chord(f, df, x)
+    slope = torch.where(free, bend[0], torch.where(bends, touching, straight[0]))
+    intercept = torch.where(free, bend[1], torch.where(bends, f(last) - touching * last, straight[1]))
+    return slope, intercept
+
+
+def _touching(f: Function, df: Function, x: Interval, at: float) -> tuple[Tensor, Tensor]:
+    """Where a tangent can be a lower line at all, and the last point d* up to which it is one (l where it cannot)."""
     l, u, m = x.lower, x.upper, x.centre
     with torch.no_grad():
         fu = f(u)
         valid = lambda d: f(d) + df(d) * (u - d) <= fu
-        low, high = l, torch.minimum(u, torch.full_like(u, at))
         starts = (l < at) & valid(l)
-        low, high = torch.where(starts, low, m), torch.where(starts, high, m)
+        low = torch.where(starts, l, m)
+        high = torch.where(starts, torch.minimum(u, torch.full_like(u, at)), m)
         for _ in range(54 if l.dtype == torch.float64 else 26):
             middle = (low + high) / 2
             ok = valid(middle)
             low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
         convex = u <= at
-        d = torch.where(convex, m, low)
-        free = convex | (starts & (d >= m))  # the tangent at m itself is valid
-        touch = torch.where(starts | convex, d, l)
-    along = secant(f, df, touch, u)
-    # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
-    # slope of the line through (u, f(u)) does not change to first order when the touching point moves.
-    touching = df(touch).detach() + along - along.detach()
-    bend = tangent(f, df, m)
-    straight = chord(f, df, x)
-    slope = torch.where(free, bend[0], torch.where(starts, touching, straight[0]))
-    intercept = torch.where(free, bend[1], torch.where(starts, f(touch) - touching * touch, straight[1]))
-    return slope, intercept
+        return starts | convex, torch.where(convex, u, torch.where(starts, low, l)).detach()
+
+
+def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callable[[Tensor], Line]]:
+    """Lower lines of f for numbers in [0, 1], and the number of the one that :func:`lower_line` takes.
+
+    Where f is convex or S-shaped, the number is the touching point between its first and its last possible place;
+    elsewhere it goes from the constant line through the least value to the usual line.
+    """
+    df = derivative_of(f, curve)
+    l, u = x.lower, x.upper
+    if curve.stationary is None and curve.kinds in (("convex",), ("convex", "concave"), ("concave", "convex")):
+        if curve.kinds == ("concave", "convex"):
+            mirrored = Interval(-u, -l)
+            start, member = lower_family(
+                lambda t: f(-t), replace(curve, kinds=("convex", "concave"), breaks=(-curve.breaks[0],), derivative=lambda t: -df(-t)), mirrored
+            )
+            return start, lambda alpha: (lambda line: (-line[0], line[1]))(member(alpha))
+        if curve.kinds == ("convex",):
+            bends, last = torch.ones_like(l, dtype=torch.bool), u.detach()
+        else:
+            bends, last = _touching(f, df, x, curve.breaks[0])
+        first, straight, least = l.detach(), chord(f, df, x), interval(f, curve, x).lower
+        reach = last - first
+        start = ((torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)).clamp(0, 1)
+
+        def at_point(alpha: Tensor) -> Line:
+            slope, intercept = tangent(f, df, first + alpha * reach)
+            slope, intercept = torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
+            good = torch.isfinite(slope) & torch.isfinite(intercept)
+            return torch.where(good, slope, 0), torch.where(good, intercept, least)
+
+        return start, at_point
+    slope, intercept = lower_line(f, curve, x)
+    least = interval(f, curve, x).lower
+    return torch.ones_like(l), lambda alpha: (alpha * slope, alpha * intercept + (1 - alpha) * least)
 
 
 def _inside(point: float, x: Interval) -> Tensor:

@@ -14,7 +14,7 @@ from boundlab.interval import Interval
 from boundlab.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.registry import Call, Family, aten, register
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,19 @@ class Elementwise:
         x = call.inputs[0]
         (a, b), (c, d) = curves.lines(call.bind(), self._curve(call), x)
         return Lines((a,), b, (c,), d, (x.shape,))
+
+    def family(self, call: Call) -> Family:
+        """One number for the lower line, one for the upper."""
+        (x,) = call.inputs
+        f, curve = call.bind(), self._curve(call)
+        low_start, low = curves.lower_family(f, curve, x)
+        up_start, up = curves.lower_family(lambda t: -f(t), curve.negated(), x)
+
+        def member(alpha: Tensor) -> Lines:
+            (a, b), (c, d) = low(alpha[0]), up(alpha[1])
+            return Lines((a,), b, (-c,), -d, (x.shape,))
+
+        return Family(torch.stack([low_start, up_start]), member)
 
     def nonlinear(self, call: Call) -> bool:
         return True

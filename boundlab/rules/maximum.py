@@ -12,10 +12,11 @@ from __future__ import annotations
 import string
 
 import torch
+from torch import Tensor
 
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 
 def _over(call: Call) -> tuple[list[int], bool]:
@@ -32,7 +33,8 @@ def _interval(call: Call) -> Interval:
     return Interval(f(x.lower), f(x.upper))
 
 
-def _planes(call: Call) -> Relaxation:
+def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
+    """numbers: the share of the entry with the largest upper bound below, and of the constant above."""
     (x,) = call.inputs
     dims, keep = _over(call)
     n = x.lower.dim()
@@ -56,6 +58,11 @@ def _planes(call: Call) -> Relaxation:
     sloped = ((slope * centre).sum(-1) + bias < peak) | ~others.squeeze(-1)
     up_slope = torch.where(sloped.unsqueeze(-1), slope, 0)
     up_bias = torch.where(sloped, bias, peak)
+    if numbers is not None:
+        below, above = (part.reshape(low_bias.shape) for part in numbers)
+        above = torch.where(others.squeeze(-1), above, 0)
+        low_slope = torch.lerp(low_slope, torch.zeros_like(l).scatter(-1, u.argmax(-1, keepdim=True), 1.0), below.unsqueeze(-1))
+        up_slope, up_bias = (1 - above).unsqueeze(-1) * slope, (1 - above) * bias + above * peak
     if l.shape[-1] == 2:
         low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
         crossing = (low < 0) & (up > 0)
@@ -79,4 +86,12 @@ def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
     return space, result
 
 
-register(aten.amax, rule=Relaxed(_interval, _planes))
+def _family(call: Call) -> Family | None:
+    (x,) = call.inputs
+    if not (torch.isfinite(x.lower).all() and torch.isfinite(x.upper).all()):
+        return None
+    start = torch.zeros_like(call.bind()(x.lower))
+    return Family(torch.stack([start, start]), lambda numbers: _planes(call, numbers), by_row=False)
+
+
+register(aten.amax, rule=Relaxed(_interval, _planes, choices=_family))

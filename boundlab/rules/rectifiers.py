@@ -15,7 +15,7 @@ from torch import Tensor
 
 from boundlab.interval import Interval
 from boundlab.relaxation import Lines, Relaxation
-from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.registry import Call, Family, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
 
@@ -45,19 +45,31 @@ class Rectifier:
 
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
+        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
+        free = {
+            "adaptive": torch.where(x.upper > -x.lower, 1.0, below),
+            "zero": below.expand(x.shape),
+            "one": torch.ones_like(x.lower),
+            "same": None,
+        }[call.slopes]
+        return self._lines(call, free)
+
+    def family(self, call: Call) -> Family:
+        """The number takes the slope of the free line from that of the one piece to that of the other."""
+        (x,) = call.inputs
+        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
+        return Family((x.upper > -x.lower).to(x.dtype).unsqueeze(0), lambda alpha: self._lines(call, below + alpha[0] * (1 - below)))
+
+    def _lines(self, call: Call, free: Tensor | None) -> Lines:
+        """The lines with a given slope of the free one where it is free; None: that of the chord."""
+        (x,) = call.inputs
         l, u, s = x.lower, x.upper, _negative_slope(call)
         unstable = (l < 0) & (u > 0)
         width = torch.where(unstable, u - l, 1)
         stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
         chord_slope = torch.where(unstable, (u - s * l) / width, stable)
         chord_bias = torch.where(unstable, u * l * (s - 1) / width, 0)  # u - slope * u
-        free = {
-            "adaptive": torch.where(u > -l, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device)),
-            "zero": torch.as_tensor(s, dtype=l.dtype, device=l.device).expand(l.shape),
-            "one": torch.ones_like(l),
-            "same": chord_slope,
-        }[call.slopes]
-        free_slope = torch.where(unstable, free, stable)
+        free_slope = chord_slope if free is None else torch.where(unstable, free, stable)
         if (isinstance(s, Tensor) and (s > 1).any()) or (not isinstance(s, Tensor) and s > 1):
             # Then f is concave: the chord lies below, the free line above.
             zero = torch.zeros_like(l)

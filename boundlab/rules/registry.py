@@ -99,12 +99,26 @@ class Call:
             raise DomainError(f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) may avoid it.")
 
 
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Relaxations of one call with free numbers in [0, 1], each of them sound.
+
+    start: (numbers, *shape of the result), the member that the rule would choose by itself. member: from numbers (numbers,
+    *shape), or (numbers, rows, *shape) where each row may have its own, to the relaxation.
+    """
+
+    start: Tensor
+    member: Callable[[Tensor], Relaxation]
+    by_row: bool = True
+
+
 class Rule(Protocol):
     """What a method needs to know of an operator.
 
     A rule may also have ``jumps(call)``: whether its operator is discontinuous; ``undecided(call)``: a mask of the
     elements of its only perturbed argument for which tighter bounds could change the relaxation (by default all that are
-    not points); and ``uses_result = True`` if its relaxation gets better with what is known of the result.
+    not points); ``family(call)``: relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its
+    relaxation gets better with what is known of the result.
     """
 
     @property
@@ -179,6 +193,10 @@ class Relaxed:
     kind: str = "relaxed"
     uses_result: bool = False
     has_jumps: bool = False
+    choices: Callable[[Call], Family | None] = lambda call: None
+
+    def family(self, call: Call) -> Family | None:
+        return self.choices(call)
 
     def jumps(self, call: Call) -> bool:
         return self.has_jumps

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 
 def _dimension(call: Call) -> int:
@@ -61,7 +61,29 @@ def softmax_interval(call: Call) -> Interval:
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
-def softmax_planes(call: Call) -> Relaxation:
+def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
+    """numbers: the shares of the exponential reading below and above, instead of one or the other."""
+    dim, x, pairs = _readings(call)
+    gone = torch.isneginf(x.upper)  # a masked result is 0
+    shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
+    planes = []
+    for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
+        blend = (lambda s, a, b: torch.where(s > 0, b, a)) if numbers is None else (lambda s, a, b: torch.lerp(a, b, s))
+        planes += [blend(share.unsqueeze(-1), slope, other_slope).masked_fill(gone.unsqueeze(-1), 0.0)]
+        planes += [blend(share, bias, other_bias).masked_fill(gone, 0.0)]
+    return _planes(call, dim, *planes)
+
+
+def softmax_family(call: Call) -> Family | None:
+    dim, x, pairs = _readings(call)
+    if not all(torch.isfinite(part).all() for pair in pairs for plane in pair for part in plane):
+        return None
+    start = torch.stack([share.movedim(-1, dim) for share in _better(x, pairs)])
+    return Family(start, lambda numbers: softmax_planes(call, numbers), by_row=False)
+
+
+def _readings(call: Call) -> tuple[int, Interval, list[tuple[Plane, Plane]]]:
+    """The dimension, the scores with it last, and below and above the planes of both readings."""
     dim = _dimension(call)
     x = _last(call.inputs[0], dim)
     a, b = _differences(x)
@@ -70,18 +92,17 @@ def softmax_planes(call: Call) -> Relaxation:
         known = _last(call.result, dim)
         log_h = torch.fmax(log_h, -torch.log(known.upper))
         log_k = torch.maximum(log_h, torch.fmin(log_k, -torch.log(known.lower)))
+    return dim, x, list(zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True))
 
-    gone = torch.isneginf(x.upper)  # a masked result is 0
-    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0)
-    pairs = zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True)
-    planes = []
+
+def _better(x: Interval, pairs: list[tuple[Plane, Plane]]) -> list[Tensor]:
+    """1 where the exponential reading is tighter at the centre of the box, else 0; below and above."""
+    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0).unsqueeze(-2)
+    found = []
     for sign, ((slope, bias), (other_slope, other_bias)) in zip((1, -1), pairs, strict=True):
-        here = bias + (slope * centre.unsqueeze(-2)).sum(-1)
-        there = other_bias + (other_slope * centre.unsqueeze(-2)).sum(-1)
-        better = (sign * there > sign * here) | ~torch.isfinite(here)
-        slope, bias = torch.where(better.unsqueeze(-1), other_slope, slope), torch.where(better, other_bias, bias)
-        planes += [slope.masked_fill(gone.unsqueeze(-1), 0.0), bias.masked_fill(gone, 0.0)]
-    return _planes(call, dim, *planes)
+        here, there = bias + (slope * centre).sum(-1), other_bias + (other_slope * centre).sum(-1)
+        found.append(((sign * there > sign * here) | ~torch.isfinite(here)).to(x.dtype))
+    return found
 
 
 Plane = tuple[Tensor, Tensor]
@@ -144,7 +165,7 @@ def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor
     return Planes(rest + "yz", place("y"), (place("z"),), (lower,), bias[0], (upper,), bias[1], (x.shape,))
 
 
-register(aten._softmax, rule=Relaxed(softmax_interval, softmax_planes, uses_result=True))
+register(aten._softmax, rule=Relaxed(softmax_interval, softmax_planes, uses_result=True, choices=softmax_family))
 
 
 # log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of the chords of exp =:

@@ -1,0 +1,242 @@
+"""Optimised slopes: backward mode whose relaxations are chosen by gradient ascent on the bounds.
+
+Each stack of rows climbs on its own: every row has its own free numbers in [0, 1] for every relaxation that it passes
+(:class:`boundlab.rules.registry.Family`), so all of them rise together and none at the cost of another. A step goes along
+the sign of the gradient, which needs no scale; steps shrink, numbers stay in [0, 1], and the best of each row is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from rich.progress import Progress
+from torch import Tensor
+
+from boundlab.batch import Layout
+from boundlab.errors import ArgumentError
+from boundlab.forms import Window
+from boundlab.interval import Interval
+from boundlab.methods.analysis import Analysis
+from boundlab.methods.backward import Rows, concretize, pull_back
+from boundlab.methods.refine import Elements, Undecided, total_size
+from boundlab.relaxation import Relaxation
+from boundlab.rules.registry import Call, Family
+
+BUDGET = 1 << 25
+"""How many coefficients the rows that climb together may have in all nodes; longer stacks are cut into chunks."""
+SETTLED = 1e-4
+"""A climb ends when its bounds have risen by less than this, relative to their size, for ``PATIENCE`` steps."""
+PATIENCE = 3
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """How slopes are optimised.
+
+    iterations: gradient steps for the outputs. inner: steps for each intermediate node that matters (default: a quarter).
+    lr: the first step, in units of the range of a slope; later ones shrink. sides: "both", "lower" or "upper", the sides
+    worth the work; the other keeps its crown bound. share: one set of slopes for all rows of a node instead of one a row
+    (less memory, looser). stop_when: a lower bound that is high enough, for example 0.0 for margins; rows that reach it are
+    left alone. progress: show a bar.
+    """
+
+    iterations: int = 20
+    inner: int | None = None
+    lr: float = 0.5
+    sides: str = "both"
+    share: bool = False
+    stop_when: float | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        for name, steps in (("iterations", self.iterations), ("inner", self.inner)):
+            if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 0):
+                raise ArgumentError(f"Alpha({name}=...) counts steps: a whole number >= 0, not {steps!r}")
+        if isinstance(self.lr, bool) or not isinstance(self.lr, (int, float)) or not 0 < self.lr <= 1:
+            raise ArgumentError(f"Alpha(lr=...) is a share of the range of a slope: 0 < lr <= 1, not {self.lr!r}")
+        if self.sides not in ("both", "lower", "upper"):
+            raise ArgumentError(f"Alpha(sides=...) must be 'both', 'lower' or 'upper', not {self.sides!r}")
+        if self.stop_when is not None and (isinstance(self.stop_when, bool) or not isinstance(self.stop_when, (int, float))):
+            raise ArgumentError(f"Alpha(stop_when=...) is a lower bound that is high enough, a number or None, not {self.stop_when!r}")
+
+    @property
+    def inner_steps(self) -> int:
+        return self.iterations // 4 if self.inner is None else self.inner
+
+    def step(self, i: int, steps: int) -> float:
+        """The length of step i: it falls to a fiftieth of the first one, but not faster than by a factor of 0.7 a step."""
+        return self.lr * max(0.7, 0.02 ** (1 / steps)) ** i
+
+
+Numbers = dict[str, Tensor]
+"""node -> the free numbers of its relaxation for a stack of rows: (numbers, rows, *shape)."""
+
+
+@dataclass(eq=False)
+class Climb:
+    """One stack of rows of a target, and the free numbers of the relaxations that they pass."""
+
+    analysis: Analysis
+    target: str
+    rows: Rows
+    options: Alpha
+    numbers: Numbers = field(default_factory=dict)
+    _families: dict[str, Family | None] = field(default_factory=dict)
+
+    def bounds(self) -> Tensor:
+        """Lower bounds of the rows for the present numbers: (rows, samples)."""
+        return concretize(self.analysis, *pull_back(self.analysis, self.target, self.rows, relaxation=self._relaxation))
+
+    def _relaxation(self, name: str, rows: Rows) -> Relaxation:
+        if name not in self._families:
+            self._families[name] = self._family(name, rows)
+        family = self._families[name]
+        if family is None:
+            return self.analysis.relaxation(name)
+        if name not in self.numbers:
+            lead, start = [], family.start.detach()
+            if family.by_row and isinstance(rows, Tensor):
+                whole = rows.shape[0] if self.analysis.graph.nodes[name].layout is not None else rows.shape[0] * rows.shape[1]
+                lead = [1 if self.options.share else whole]
+            wide = start if not lead else start.unsqueeze(1).expand(-1, *lead, *start.shape[1:])
+            self.numbers[name] = wide.clone().requires_grad_()
+        member = family.member(self.numbers[name])
+        return Gathered(member) if family.by_row and isinstance(rows, Window) and not self.options.share else member
+
+    def _family(self, name: str, rows: Rows) -> Family | None:
+        rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
+        make: Callable[[Call], Family | None] | None = getattr(rule, "family", None)
+        if make is None or name not in self.analysis.plan.nonlinear:
+            return None
+        undecided = getattr(rule, "undecided", None)
+        if undecided is not None and len(call.inputs) == 1 and not bool(undecided(call).any()):
+            return None
+        family = make(call)
+        if family is None or not family.by_row or self.options.share or not isinstance(rows, Window):
+            return family
+        inside = _gathered(call, rows)
+        return None if inside is None else make(inside)
+
+    def climb(self, steps: int, note: Callable[[], None] = lambda: None) -> Tensor:
+        """The best lower bounds found in some steps: (rows, samples). The numbers are left at the best of each row."""
+        outside = torch.is_grad_enabled()
+        with torch.enable_grad():
+            found = self.bounds()
+        best, kept = found.detach(), {name: tensor.detach().clone() for name, tensor in self.numbers.items()}
+        idle = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
+        for i in range(steps):
+            note()
+            # each row stops for itself, so that no sample depends on the others in its batch
+            going = idle < PATIENCE
+            if self.options.stop_when is not None:
+                going &= best <= self.options.stop_when
+            if not self.numbers or not bool(going.any()):
+                break
+            with torch.enable_grad():
+                gradients = torch.autograd.grad(torch.where(going, found, 0).sum(), list(self.numbers.values()), allow_unused=True)
+            with torch.no_grad():
+                for tensor, gradient in zip(self.numbers.values(), gradients, strict=True):
+                    if gradient is not None:
+                        tensor.add_(gradient.sign(), alpha=self.options.step(i, steps)).clamp_(0, 1)
+            with torch.enable_grad() if i + 1 < steps else torch.no_grad():
+                found = self.bounds()
+            value = found.detach()
+            better = going & (value > best)
+            idle = torch.where(value > best + SETTLED * (1 + best.abs()), 0, idle + 1)
+            self._keep(kept, better)
+            best = torch.where(better, value, best)
+        note()
+        self.numbers = kept
+        if not outside:
+            return best
+        return torch.fmax(self.bounds(), best)  # the same bounds, as a function of what the user differentiates by
+
+    def _keep(self, kept: Numbers, better: Tensor) -> None:
+        """Take over the numbers of the rows that got better; numbers for all rows are always the latest."""
+        for name, tensor in self.numbers.items():
+            mask = None if name not in kept or kept[name].shape != tensor.shape else self._of_rows(name, tensor, better)
+            kept[name] = tensor.detach().clone() if mask is None else torch.where(mask, tensor.detach(), kept[name])
+
+    def _of_rows(self, name: str, tensor: Tensor, better: Tensor) -> Tensor | None:
+        """A mask (rows, samples) in the shape of numbers, None if these are not of single rows."""
+        family, layout = self._families[name], self.analysis.graph.nodes[name].layout
+        if family is None or not family.by_row or self.options.share:
+            return None
+        if layout is None:
+            return better.reshape(1, -1, *[1] * (tensor.dim() - 2))
+        if tensor.shape[1:3] == better.shape and layout == Layout():
+            return better.reshape(1, *better.shape, *[1] * (tensor.dim() - 3))
+        return layout.place(better.unsqueeze(2).expand(-1, -1, tensor[0, 0].numel() // better.shape[1]), tensor.shape[2:]).unsqueeze(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Lines whose elements are those of windows, (rows, samples, *sizes), not those of a node."""
+
+    lines: Relaxation
+
+    def backward(self, rows: Tensor) -> Any:
+        raise NotImplementedError
+
+    def forward(self, lower: Any, upper: Any) -> Any:
+        raise NotImplementedError
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float]:
+        rows = rows.cleaned()
+        pulled, terms = self.lines.backward(rows.values.unsqueeze(0))
+        total: Tensor | float = 0.0
+        for part, constant in terms:
+            total = total + (part[0] * constant).flatten(2).sum(2)
+        return [rows.with_values(part[0]) for part in pulled], total
+
+
+def _gathered(call: Call, rows: Window) -> Call | None:
+    """The call on the elements that the windows see, if it is elementwise without other tensors."""
+    if any(isinstance(leaf, Tensor) for leaf in call.leaves) or len(call.inputs) != 1:
+        return None
+    (x,) = call.inputs
+    if x.shape != torch.Size((rows.values.shape[1], *rows.places.shape)):
+        return None
+    part = Interval(rows.places.take(x.lower), rows.places.take(x.upper))
+    return replace(call, leaves=tuple(part if isinstance(leaf, Interval) else leaf for leaf in call.leaves))
+
+
+def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, start: Mapping[str, Tensor] | None) -> tuple[Tensor, Numbers]:
+    """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them."""
+    step = max(1, BUDGET // max(1, total_size(analysis, target)))
+    found, numbers = [], []
+    with Progress(transient=True, disable=not options.progress) as progress:
+        task = progress.add_task("optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1))
+        for first in range(0, len(rows), step):
+            climb = Climb(analysis, target, rows[first : first + step], options)
+            if start is not None:
+                cut = lambda tensor: tensor if tensor.shape[1] == 1 else tensor[:, first : first + step]  # noqa: B023
+                climb.numbers = {name: cut(tensor).clone().requires_grad_() for name, tensor in start.items()}
+            found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
+            numbers.append(climb.numbers)
+    shared = {name for name, tensor in numbers[0].items() if len(numbers) > 1 and tensor.shape[1] != step}
+    joined = {name: torch.cat([part[name] for part in numbers], 1) for name in numbers[0] if len(numbers) > 1 and name not in shared}
+    return torch.cat(found), joined if len(numbers) > 1 else numbers[0]
+
+
+def climb_node(analysis: Analysis, target: str, options: Alpha, undecided: Undecided | None) -> Interval:
+    """What is known of an intermediate node, made tighter where it is undecided still."""
+    elements, known = Elements(analysis, target), analysis.interval(target)
+    steps = options.inner_steps
+    wanted = elements.split(torch.ones_like(known.lower, dtype=torch.bool) if undecided is None else undecided(known))
+    count = int(wanted.sum(1).max()) if wanted.numel() else 0
+    if not count or not steps:
+        return known
+    order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
+    sides = [torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device) for _ in range(2)]
+    for chosen in order.split(max(1, BUDGET // max(1, 2 * total_size(analysis, target)))):
+        signs = torch.ones(chosen.shape, dtype=known.dtype, device=chosen.device)
+        both = elements.rows(torch.cat([chosen, chosen]), torch.cat([signs, -signs]))
+        bounds = Climb(analysis, target, both, replace(options, stop_when=None)).climb(steps)
+        for k, part in enumerate(bounds.split(len(chosen))):
+            sides[k] = torch.where(wanted, sides[k].scatter(1, chosen.T, part.T.to(known.dtype)), sides[k])
+    below, above = (elements.join(side) for side in sides)
+    return known.intersect(Interval(below, -above))
