@@ -93,18 +93,30 @@ class Climb:
     def _relaxation(self, name: str, rows: Rows) -> Relaxation:
         if name not in self._families:
             self._families[name] = self._family(name, rows)
+            self._begin(name, rows)
         family = self._families[name]
         if family is None:
             return self.analysis.relaxation(name)
-        if name not in self.numbers:
-            lead, start = [], family.start.detach()
-            if family.by_row and isinstance(rows, Tensor):
-                whole = rows.shape[0] if self.analysis.graph.nodes[name].layout is not None else rows.shape[0] * rows.shape[1]
-                lead = [1 if self.options.share else whole]
-            wide = start if not lead else start.unsqueeze(1).expand(-1, *lead, *start.shape[1:])
-            self.numbers[name] = wide.clone().requires_grad_()
         member = family.member(self.numbers[name])
         return Gathered(member) if family.by_row and isinstance(rows, Window) and not self.options.share else member
+
+    def _begin(self, name: str, rows: Rows) -> None:
+        """Numbers to start with: given ones, or those of the relaxation that crown takes."""
+        family = self._families[name]
+        if family is None:
+            return
+        start = family.start.detach()
+        if family.by_row and isinstance(rows, Tensor):
+            whole = rows.shape[0] if self.analysis.graph.nodes[name].layout is not None else rows.shape[0] * rows.shape[1]
+            start = start.unsqueeze(1).expand(-1, 1 if self.options.share else whole, *start.shape[1:])
+        given = self.numbers.get(name)
+        if given is not None and given.shape != start.shape:
+            raise ArgumentError(
+                f"the slopes of the earlier result have the shape {tuple(given.shape)} at node {name}, and this question needs "
+                f"{tuple(start.shape)}: it must have the same batch, specification and options"
+            )
+        if given is None:
+            self.numbers[name] = start.clone().requires_grad_()
 
     def _family(self, name: str, rows: Rows) -> Family | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
@@ -205,21 +217,28 @@ def _gathered(call: Call, rows: Window) -> Call | None:
 
 
 def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, start: Mapping[str, Tensor] | None) -> tuple[Tensor, Numbers]:
-    """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them."""
+    """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them.
+
+    start: numbers to begin with, from an earlier call with as many rows. Numbers that all rows of a chunk share are not
+    returned if there are several chunks.
+    """
     step = max(1, BUDGET // max(1, total_size(analysis, target)))
     found, numbers = [], []
     with Progress(transient=True, disable=not options.progress) as progress:
         task = progress.add_task("optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1))
-        for first in range(0, len(rows), step):
-            climb = Climb(analysis, target, rows[first : first + step], options)
-            if start is not None:
-                cut = lambda tensor: tensor if tensor.shape[1] == 1 else tensor[:, first : first + step]  # noqa: B023
-                climb.numbers = {name: cut(tensor).clone().requires_grad_() for name, tensor in start.items()}
+        for part in torch.arange(len(rows)).split(step):
+            climb = Climb(analysis, target, rows[part[0] : part[-1] + 1], options)
+            climb.numbers = {name: _started(tensor, len(rows), part) for name, tensor in (start or {}).items()}
             found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
             numbers.append(climb.numbers)
-    shared = {name for name, tensor in numbers[0].items() if len(numbers) > 1 and tensor.shape[1] != step}
-    joined = {name: torch.cat([part[name] for part in numbers], 1) for name in numbers[0] if len(numbers) > 1 and name not in shared}
-    return torch.cat(found), joined if len(numbers) > 1 else numbers[0]
+    if len(numbers) == 1:
+        return found[0], numbers[0]
+    single = [name for name in numbers[0] if all(part[name].shape[1] == len(bounds) for part, bounds in zip(numbers, found, strict=True))]
+    return torch.cat(found), {name: torch.cat([part[name] for part in numbers], 1) for name in single}
+
+
+def _started(tensor: Tensor, rows: int, part: Tensor) -> Tensor:
+    return (tensor[:, part[0] : part[-1] + 1] if tensor.shape[1] == rows else tensor).clone().requires_grad_()
 
 
 def climb_node(analysis: Analysis, target: str, options: Alpha, undecided: Undecided | None) -> Interval:

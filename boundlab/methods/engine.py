@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,6 +49,8 @@ class Answer:
     analysis: Analysis
     forms: Forms | None
     question: Question
+    base: Answer | None = None
+    """The answer of "crown", which "alpha-crown" makes better."""
     numbers: dict[str, Numbers] = field(default_factory=dict)
     """The free numbers of the relaxations that "alpha-crown" has found, by output and side."""
 
@@ -60,6 +63,7 @@ def analyse(question: Question) -> Answer:
     """Bound every node that the targets depend on by the means of the method."""
     analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes)
     forms = Forms(analysis) if question.method.startswith("forward") else None
+    base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
 
     def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
@@ -70,18 +74,18 @@ def analyse(question: Question) -> Answer:
             return interval
         if forms is not None:
             found = forms.interval(node)
-            return interval.intersect(found.loosened(interval) if node.name in analysis.plan.before_jumps else found)
-        straight = _bends_nothing(analysis, node)
-        if question.method in ("crown", "alpha-crown") or straight:
-            asked = None if question.thorough or straight else lambda x: analysis.undecided(node.name, x)
-            found = refine.bound_node(analysis, node.name, undecided=asked)
-            if question.method == "alpha-crown" and node.name not in analysis.plan.affine_only:
-                analysis.values[node.name] = found
-                found = climb_node(analysis, node.name, question.alpha, asked)
-            return interval.intersect(found.loosened(interval)) if node.name in analysis.plan.before_jumps else found
-        return interval
+        elif base is not None:
+            analysis.values[node.name] = found = interval.intersect(base.analysis.interval(node.name))
+            if node.name not in analysis.plan.affine_only:
+                found = climb_node(analysis, node.name, question.alpha, None if question.thorough else partial(analysis.undecided, node.name))
+        elif question.method == "crown" or _bends_nothing(analysis, node):
+            thorough = question.thorough or question.method != "crown"
+            found = refine.bound_node(analysis, node.name, undecided=None if thorough else partial(analysis.undecided, node.name))
+        else:
+            return interval
+        return interval.intersect(found.loosened(interval) if node.name in analysis.plan.before_jumps else found)
 
-    return Answer(analysis.fill(tighten), forms, question)
+    return Answer(analysis.fill(tighten), forms, question, base)
 
 
 def _bends_nothing(analysis: Analysis, node: Node) -> bool:
@@ -109,9 +113,11 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
         interval = interval.intersect(answer.forms.interval(node))
     backward_mode = answer.method not in ("ibp", "forward")
     if (backward_mode and target not in analysis.plan.exact) or _bends_nothing(analysis, node):
-        interval = interval.intersect(refine.bound_node(analysis, target, sides))
-        if answer.method == "alpha-crown" and target not in analysis.plan.affine_only:
-            interval = interval.intersect(_climbed(answer, target, sides))
+        if answer.base is None:
+            interval = interval.intersect(refine.bound_node(analysis, target, sides))
+        else:
+            interval = output_bounds(answer.base, target, sides)
+            interval = interval if target in analysis.plan.affine_only else interval.intersect(_climbed(answer, target, sides))
     return interval
 
 
@@ -185,6 +191,11 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor, side: str) -> Tensor:
     if target not in analysis.plan.variable:
         product = rows * analysis.values[target]
         return product.flatten(2).sum(2) if node.layout is None else node.layout.sum(product, analysis.samples)
+    if answer.base is not None:
+        crown = _spec_lower(answer.base, target, rows, side)
+        if target in analysis.plan.affine_only or side not in _sides(answer, "both"):
+            return crown
+        return torch.fmax(crown, _climb(answer, target, side, rows))
     bounds = [through_affine_tail(analysis, target, rows)]
     if answer.forms is not None:
         bounds.append(_forward_rows(answer.forms, node, rows))
@@ -192,8 +203,6 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor, side: str) -> Tensor:
     if answer.method != "ibp" and answer.method != "forward":
         step = refine.chunk_size(analysis, target)
         bounds.append(torch.cat([refine.lower_bounds(analysis, target, part) for part in rows.split(step)]))
-    if answer.method == "alpha-crown" and target not in analysis.plan.affine_only and side in _sides(answer, "both"):
-        bounds.append(_climb(answer, target, side, rows))
     best = bounds[0]
     for bound in bounds[1:]:
         best = torch.fmax(best, bound)
