@@ -1,7 +1,7 @@
 """boundlab: provable bounds on the outputs of any PyTorch model."""
 
 from boundlab import rules as _rules  # fills the registry
-from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MixedSamples, UnsupportedOperator
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MemoryLimit, MixedSamples, UnsupportedOperator
 from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region
@@ -15,6 +15,6 @@ from boundlab.version import VERSION
 __version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
-    "Lp", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
+    "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
 ]  # fmt: skip
 del _rules

@@ -25,3 +25,7 @@ class MixedSamples(BoundlabError):
 
 class DomainError(BoundlabError, ArithmeticError):
     """An interval reaches a place where the operator is not defined."""
+
+
+class MemoryLimit(BoundlabError, MemoryError):
+    """Not even one row of coefficients fits the memory budget."""

@@ -17,6 +17,7 @@ from boundlab.interval import Interval
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
+from boundlab.methods.memory import in_bytes
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.results import Bounds, LinearBounds
@@ -24,7 +25,7 @@ from boundlab.rules.rectifiers import SLOPES
 from boundlab.rules.registry import generation
 
 SIDES = ("both", "lower", "upper")
-RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "intermediates"}
+RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates"}
 Slopes = str | Mapping[str, Mapping[str, Tensor]]
 
 
@@ -83,6 +84,7 @@ class Net:
         sides: str = "both",
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
+        memory: int | str | None = None,
         intermediates: bool = False,
         **kwargs: Any,
     ) -> Any:
@@ -93,12 +95,14 @@ class Net:
         specs, out) to bound ``C @ output`` instead, result (batch, specs). sides: "both", "lower" or "upper"; the other
         side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same"; or for
         "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how "alpha-crown" optimises slopes.
+        memory: a budget in bytes, or as "2 GiB", for coefficients; they are worked on in parts that fit, with the same
+        result. By default half of what is free.
         intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
         _choose("sides", sides, SIDES)
-        answer = self._ask(inputs, kwargs, method, perturb, slopes, alpha, intermediates)
+        answer = self._ask(inputs, kwargs, method, perturb, slopes, alpha, memory, intermediates)
         if spec is not None:
             bounds = spec_bounds(answer, self._only_output("spec"), _spec_tensor(spec), sides)
             result = self._drop_samples(bounds)
@@ -114,6 +118,7 @@ class Net:
         perturb: Mapping[str, Region] | None = None,
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
+        memory: int | str | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
@@ -123,7 +128,7 @@ class Net:
         *entries, labels = inputs
         if not isinstance(labels, Tensor):
             labels = torch.as_tensor(labels)
-        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes, alpha)
+        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes, alpha, memory)
         target = self._only_output("margins")
         spec = margin_spec(labels, self._classes(answer, target))
         result = self._drop_samples(spec_bounds(answer, target, spec, "lower"))
@@ -136,6 +141,7 @@ class Net:
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         slopes: str = "adaptive",
+        memory: int | str | None = None,
         **kwargs: Any,
     ) -> LinearBounds:
         """Linear functions of the perturbed inputs and parameters below and above the output, by backward mode.
@@ -143,7 +149,7 @@ class Net:
         method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
         """
         _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
-        answer = self._ask(inputs, kwargs, method, perturb, slopes)
+        answer = self._ask(inputs, kwargs, method, perturb, slopes, None, memory)
         target = self._only_output("linear_bounds")
         analysis = answer.analysis
         if target not in analysis.plan.variable:
@@ -193,6 +199,7 @@ class Net:
         perturb: Mapping[str, Region] | None,
         slopes: Slopes,
         alpha: Alpha | None = None,
+        memory: int | str | None = None,
         thorough: bool = False,
     ) -> Answer:
         _choose("method", method, METHODS)
@@ -212,7 +219,8 @@ class Net:
             values.pop(name, None)
         fixed = slopes if isinstance(slopes, str) else "adaptive"
         samples = self._samples(values, regions)
-        return analyse(Question(self._plan(regions), values, regions, samples, method, fixed, alpha or Alpha(), start, thorough))
+        budget = in_bytes(memory, next(iter(regions.values())).hull().lower.device)
+        return analyse(Question(self._plan(regions), values, regions, samples, method, budget, fixed, alpha or Alpha(), start, thorough))
 
     def _plan(self, regions: Mapping[str, Region]) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""

@@ -21,15 +21,18 @@ from boundlab.forms import Window
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, pull_back
+from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.refine import Elements, Undecided, total_size
 from boundlab.relaxation import Relaxation
 from boundlab.rules.registry import Call, Family
 
-BUDGET = 1 << 25
-"""How many coefficients the rows that climb together may have in all nodes; longer stacks are cut into chunks."""
-SETTLED = 1e-4
-"""A climb ends when its bounds have risen by less than this, relative to their size, for ``PATIENCE`` steps."""
-PATIENCE = 3
+KEPT = 4
+"""How much more the gradient keeps of a row, over all nodes, than one step of it takes."""
+SETTLED = 0.01
+"""A row ends its climb when it has risen by less than this share of its whole rise in each of ``PATIENCE`` steps."""
+PATIENCE = 6
+MEMORY = 0.5
+"""How much of the last gradients the direction of a step remembers: less to and fro at a kink."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,7 @@ class Climb:
             return
         start = family.start.detach()
         if family.by_row and isinstance(rows, Tensor):
-            whole = rows.shape[0] if self.analysis.graph.nodes[name].layout is not None else rows.shape[0] * rows.shape[1]
-            start = start.unsqueeze(1).expand(-1, 1 if self.options.share else whole, *start.shape[1:])
+            start = start.unsqueeze(1).expand(-1, 1 if self._for_all(name) else self._stack(name, rows), *start.shape[1:])
         given = self.numbers.get(name)
         if given is not None and given.shape != start.shape:
             raise ArgumentError(
@@ -117,6 +119,16 @@ class Climb:
             )
         if given is None:
             self.numbers[name] = start.clone().requires_grad_()
+
+    def _for_all(self, name: str) -> bool:
+        """Whether all rows share the numbers of a node: by choice, or where a weight keeps the samples apart."""
+        nodes = self.analysis.graph.nodes
+        apart = nodes[name].layout is not None and any(nodes[source].layout is None for source in self.analysis.calls[name].names)
+        return self.options.share or apart
+
+    def _stack(self, name: str, rows: Tensor) -> int:
+        """How many rows a relaxation gets at once."""
+        return rows.shape[0] if self.analysis.graph.nodes[name].layout is not None else rows.shape[0] * rows.shape[1]
 
     def _family(self, name: str, rows: Rows) -> Family | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
@@ -137,7 +149,9 @@ class Climb:
         outside = torch.is_grad_enabled()
         with torch.enable_grad():
             found = self.bounds()
-        best, kept = found.detach(), {name: tensor.detach().clone() for name, tensor in self.numbers.items()}
+        best = first = found.detach()
+        kept = {name: tensor.detach().clone() for name, tensor in self.numbers.items()}
+        mean: Numbers = {}
         idle = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
         for i in range(steps):
             note()
@@ -150,14 +164,15 @@ class Climb:
             with torch.enable_grad():
                 gradients = torch.autograd.grad(torch.where(going, found, 0).sum(), list(self.numbers.values()), allow_unused=True)
             with torch.no_grad():
-                for tensor, gradient in zip(self.numbers.values(), gradients, strict=True):
+                for name, gradient in zip(self.numbers, gradients, strict=True):
                     if gradient is not None:
-                        tensor.add_(gradient.sign(), alpha=self.options.step(i, steps)).clamp_(0, 1)
+                        mean[name] = gradient if name not in mean else mean[name].mul_(MEMORY).add_(gradient)
+                        self.numbers[name].add_(mean[name].sign(), alpha=self.options.step(i, steps)).clamp_(0, 1)
             with torch.enable_grad() if i + 1 < steps else torch.no_grad():
                 found = self.bounds()
             value = found.detach()
             better = going & (value > best)
-            idle = torch.where(value > best + SETTLED * (1 + best.abs()), 0, idle + 1)
+            idle = torch.where(value > best + SETTLED * (best - first), 0, idle + 1)
             self._keep(kept, better)
             best = torch.where(better, value, best)
         note()
@@ -175,7 +190,7 @@ class Climb:
     def _of_rows(self, name: str, tensor: Tensor, better: Tensor) -> Tensor | None:
         """A mask (rows, samples) in the shape of numbers, None if these are not of single rows."""
         family, layout = self._families[name], self.analysis.graph.nodes[name].layout
-        if family is None or not family.by_row or self.options.share:
+        if family is None or not family.by_row or self._for_all(name):
             return None
         if layout is None:
             return better.reshape(1, -1, *[1] * (tensor.dim() - 2))
@@ -216,13 +231,17 @@ def _gathered(call: Call, rows: Window) -> Call | None:
     return replace(call, leaves=tuple(part if isinstance(leaf, Interval) else leaf for leaf in call.leaves))
 
 
+def _rows_at_once(analysis: Analysis, target: str) -> int:
+    return max(1, KEPT * coefficients(analysis) // max(1, total_size(analysis, target))) if rows_at_once(analysis, target) else 1
+
+
 def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, start: Mapping[str, Tensor] | None) -> tuple[Tensor, Numbers]:
     """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them.
 
     start: numbers to begin with, from an earlier call with as many rows. Numbers that all rows of a chunk share are not
     returned if there are several chunks.
     """
-    step = max(1, BUDGET // max(1, total_size(analysis, target)))
+    step = _rows_at_once(analysis, target)
     found, numbers = [], []
     with Progress(transient=True, disable=not options.progress) as progress:
         task = progress.add_task("optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1))
@@ -251,7 +270,7 @@ def climb_node(analysis: Analysis, target: str, options: Alpha, undecided: Undec
         return known
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
     sides = [torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device) for _ in range(2)]
-    for chosen in order.split(max(1, BUDGET // max(1, 2 * total_size(analysis, target)))):
+    for chosen in order.split(max(1, _rows_at_once(analysis, target) // 2)):
         signs = torch.ones(chosen.shape, dtype=known.dtype, device=chosen.device)
         both = elements.rows(torch.cat([chosen, chosen]), torch.cat([signs, -signs]))
         bounds = Climb(analysis, target, both, replace(options, stop_when=None)).climb(steps)

@@ -25,13 +25,15 @@ Refine = Callable[["Analysis", Node, Interval], Interval]
 
 @dataclass(eq=False)
 class Analysis:
-    """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes."""
+    """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes; memory
+    budget in bytes."""
 
     plan: Plan
     values: dict[str, Any]
     regions: Mapping[str, Region]
     samples: int
     slopes: str
+    memory: int
     calls: dict[str, Call] = field(default_factory=dict)
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
 

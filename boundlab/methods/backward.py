@@ -43,8 +43,9 @@ def out_degrees(analysis: Analysis, target: str, stop: Callable[[str], bool]) ->
 Rows = Tensor | Window
 Choose = Callable[[str, Rows], Relaxation]
 """From a node and the rows that have come to it: its relaxation."""
-Drop = Callable[[str, Rows, Tensor], Tensor | None]
-"""From a node, the rows that have come to it and the bias: the rows to keep (fewer rows, samples), or None for all."""
+Visit = Callable[[str, Rows, Tensor, bool], Tensor | None]
+"""From a node, the rows that have come to it, the bias, and whether that is all there is: the rows to keep (fewer rows,
+samples), or None for all."""
 
 
 def pull_back(
@@ -52,14 +53,15 @@ def pull_back(
     target: str,
     rows: Rows,
     stop: Callable[[str], bool] | None = None,
-    drop: Drop | None = None,
+    visit: Visit | None = None,
     relaxation: Choose | None = None,
 ) -> tuple[dict[str, Rows], Tensor]:
     """BoundBackward: ``<rows, target> >= sum over ends of <coefficients, end> + bias``.
 
     rows: (rows, *shape), or (rows, 1, *shape) for a target without a batch, or windows. The ends are the sources, and
-    nodes where ``stop`` says so. drop: is asked at each node that everything passes through which rows go on.
-    relaxation: of a node, if not the one that the analysis would choose. Returns the coefficients of the ends and the bias (rows, samples).
+    nodes where ``stop`` says so. visit: is shown the rows at each node, and says which of them go on where all of them are
+    there. relaxation: of a node, if not the one that the analysis would choose. Returns the coefficients of the ends and
+    the bias (rows, samples).
     """
     nodes, sources = analysis.graph.nodes, analysis.regions
     ends = (lambda name: name in sources) if stop is None else (lambda name: name in sources or stop(name))
@@ -78,8 +80,9 @@ def pull_back(
                 finished[name] = current
             continue
         call = analysis.calls[name]
-        if drop is not None and current is not None and not pending and not finished and nodes[name].layout == Layout() and name != target:
-            kept = drop(name, current, bias)
+        if visit is not None and current is not None:
+            alone = not pending and not finished and nodes[name].layout == Layout() and name != target
+            kept = visit(name, current, bias, alone)
             if kept is not None:
                 current, bias = current.pick(kept) if isinstance(current, Window) else pick(current, kept), bias.gather(0, kept)
                 if not len(kept):

@@ -17,6 +17,7 @@ from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha, Numbers, climb_node, climb_rows
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.forward import Forms
+from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 
@@ -34,6 +35,7 @@ class Question:
     regions: Mapping[str, Region]
     samples: int
     method: str
+    memory: int
     slopes: str = "adaptive"
     alpha: Alpha = field(default_factory=Alpha)
     start: Mapping[str, Mapping[str, Tensor]] | None = None
@@ -61,7 +63,7 @@ class Answer:
 
 def analyse(question: Question) -> Answer:
     """Bound every node that the targets depend on by the means of the method."""
-    analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes)
+    analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes, question.memory)
     forms = Forms(analysis) if question.method.startswith("forward") else None
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
 
@@ -201,7 +203,7 @@ def _spec_lower(answer: Answer, target: str, rows: Tensor, side: str) -> Tensor:
         bounds.append(_forward_rows(answer.forms, node, rows))
         bounds.append(backward.interval_rows(analysis, target, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
     if answer.method != "ibp" and answer.method != "forward":
-        step = refine.chunk_size(analysis, target)
+        step = rows_at_once(analysis, target)
         bounds.append(torch.cat([refine.lower_bounds(analysis, target, part) for part in rows.split(step)]))
     best = bounds[0]
     for bound in bounds[1:]:

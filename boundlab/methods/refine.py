@@ -17,20 +17,13 @@ from boundlab.forms import Window
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
+from boundlab.methods.memory import coefficients, rows_at_once
 
-BUDGET = 1 << 23
-"""How many numbers the rows of one node may hold at once; longer stacks of rows are cut into chunks."""
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
 
 Undecided = Callable[[Interval], Tensor]
 """Which elements of a node are worth more work, given what is known of it by now."""
-
-
-def chunk_size(analysis: Analysis, target: str) -> int:
-    """How many rows of ``target`` fit the budget at its largest ancestor."""
-    sizes = [analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable]
-    return max(1, BUDGET // max(1, *sizes, 1))
 
 
 def total_size(analysis: Analysis, target: str) -> int:
@@ -121,16 +114,19 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device)
-    for chosen in order.split(chunk_size(analysis, target)):
+    at_once = rows_at_once(analysis, target)
+    while len(order):
+        chosen, order = order[:at_once], order[at_once:]
         rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
         if undecided is None:
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
             continue
         race = Race(analysis, chosen, best, lambda least: elements.split(undecided(known_with(least))) & wanted)
-        ends, bias = pull_back(analysis, target, rows, drop=race.drop)
+        ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
             race.note(concretize(analysis, ends, bias))
         best = race.best
+        at_once = max(at_once, coefficients(analysis) * len(chosen) // max(1, race.peak))  # windows take less than dense rows
     return known_with(best)
 
 
@@ -143,15 +139,18 @@ class Race:
     running: Tensor
     best: Tensor
     going: Callable[[Tensor], Tensor]
+    peak: int = 0
+    """The largest number of coefficients of one node so far."""
 
     def note(self, bounds: Tensor) -> None:
         """Lower bounds of the running rows."""
         old = self.best.gather(1, self.running.T)
         self.best = self.best.scatter(1, self.running.T, torch.fmax(bounds.T.to(old.dtype), old))
 
-    def drop(self, name: str, rows: Rows, bias: Tensor) -> Tensor | None:
-        """Bound the rows by the interval of the node that they have come to; which of them go on."""
-        if name not in self.analysis.plan.readers:
+    def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
+        """Bound rows that are all at one node by its interval; which of them go on."""
+        self.peak = max(self.peak, (rows.values if isinstance(rows, Window) else rows).numel())
+        if not alone or name not in self.analysis.plan.readers:
             return None
         self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)))
         going = self.going(self.best).T.gather(0, self.running)

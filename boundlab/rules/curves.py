@@ -190,7 +190,10 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
         start = ((torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)).clamp(0, 1)
 
         def at_point(alpha: Tensor) -> Line:
-            slope, intercept = tangent(f, df, first + alpha * reach)
+            at = first + alpha * reach
+            fixed = at.detach()  # f itself need not have a gradient: its derivative is at hand
+            slope = df(at)
+            intercept = f(fixed) + df(fixed).detach() * (at - fixed) - slope * at
             slope, intercept = torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
             good = torch.isfinite(slope) & torch.isfinite(intercept)
             return torch.where(good, slope, 0), torch.where(good, intercept, least)

@@ -1,0 +1,61 @@
+"""How many coefficient rows may be held at once."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from boundlab.errors import ArgumentError, MemoryLimit
+from boundlab.methods.analysis import Analysis
+
+SPEED = 1 << 23
+"""Coefficients of a node beyond which more rows at once are not faster: they only leave the cache."""
+COPIES = 8
+"""How many tensors of the size of the rows a backward step keeps alive."""
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def in_bytes(memory: int | str | None, device: torch.device) -> int:
+    """A budget in bytes: a number, a text such as "2 GiB", or None for half of what is free."""
+    if memory is None:
+        return free_memory(device) // 2
+    found = memory
+    if isinstance(memory, str):
+        number, unit = memory.strip()[:-3].strip(), memory.strip()[-3:]
+        try:
+            found = int(float(number) * UNITS[unit])
+        except (KeyError, ValueError):
+            raise ArgumentError(f'memory must be a number of bytes or a text such as "2 GiB" (KiB, MiB, GiB), not {memory!r}') from None
+    if isinstance(found, bool) or not isinstance(found, int) or found <= 0:
+        raise ArgumentError(f'memory must be a positive number of bytes or a text such as "2 GiB", not {memory!r}')
+    return found
+
+
+def free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not known on this system
+        return 4 << 30
+
+
+def coefficients(analysis: Analysis) -> int:
+    """How many coefficients of one node may be held at once."""
+    size = max((value.lower.element_size() for value in (analysis.interval(name) for name in analysis.regions)), default=4)
+    return min(SPEED, analysis.memory // (COPIES * size))
+
+
+def rows_at_once(analysis: Analysis, target: str) -> int:
+    """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does."""
+    sizes = {name: analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable}
+    largest = max(sizes, key=sizes.__getitem__)
+    fit = coefficients(analysis) // max(1, sizes[largest])
+    if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).lower.element_size():
+        raise MemoryLimit(
+            f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
+            f"{COPIES * sizes[largest] * analysis.interval(largest).lower.element_size() / 2**20:.1f} MiB in use, and the budget is "
+            f"{analysis.memory / 2**20:.1f} MiB. Give more memory=..., or a smaller batch."
+        )
+    return max(1, fit)
