@@ -1,11 +1,12 @@
 # make demo   certify digits with the network that ships with the package; writes boundlab-report/
 # make test   style, types and tests
+# make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
 # make fuzz   tens of thousands of random graphs (about an hour)
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint fuzz docs clean
+.PHONY: demo test lint fuzz docs benchmarks clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -28,6 +29,12 @@ fuzz: $(READY)
 
 docs: $(READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
+
+benchmarks: $(READY)
+	$(BIN)/python -m benchmarks.verification
+	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.page
 
 clean:
 	rm -rf .venv boundlab-report

@@ -17,13 +17,14 @@ from rich.progress import track
 
 import boundlab as bl
 from benchmarks.shared import cnn_a, load_state, mnist_test
+from benchmarks.timing import load, save
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--limit", type=int, default=10000)
-    parser.add_argument("--batch", type=int, default=25)
+    parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--method", default="crown")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -43,6 +44,9 @@ def main() -> None:
     seconds = time.perf_counter() - start
     count = len(images)
     print(f"{options.method}: {count} images, clean error {wrong / count:.2%}, verified error {unverified / count:.2%}")
+    rates = {"clean": wrong / count, "verified": unverified / count}
+    row = {"method": options.method, "images": count, **rates, "seconds": seconds, "each": seconds / count}
+    save("kw_mnist", (load("kw_mnist") or {}) | {options.method: row})
     print(f"{seconds:.0f} s, {seconds / count:.4f} s an image, {options.threads} threads, batches of {options.batch}")
 
 

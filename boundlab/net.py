@@ -182,7 +182,7 @@ class Net:
         lead = [] if samples is None else [samples]
         matrices = {}
         for name, region in answer.analysis.regions.items():
-            shape = region.hull().shape
+            shape = region.centre.shape
             shape = shape[1:] if answer.analysis.graph.nodes[name].layout is not None else shape
             found = ends.get(name)
             part = None if found is None else backward.dense(found)
@@ -219,7 +219,7 @@ class Net:
             values.pop(name, None)
         fixed = slopes if isinstance(slopes, str) else "adaptive"
         samples = self._samples(values, regions)
-        budget = in_bytes(memory, next(iter(regions.values())).hull().lower.device)
+        budget = in_bytes(memory, next(iter(regions.values())).centre.device)
         return analyse(Question(self._plan(regions), values, regions, samples, method, budget, fixed, alpha or Alpha(), start, thorough))
 
     def _plan(self, regions: Mapping[str, Region]) -> Plan:
@@ -240,7 +240,7 @@ class Net:
         regions: dict[str, Region] = {}
         for name, leaf in zip(self.graph.inputs, leaves, strict=True):
             if isinstance(leaf, Region):
-                self._check_shape(name, leaf.hull().lower)
+                self._check_shape(name, leaf.centre)
                 regions[name] = leaf
             elif name in self.graph.literals:
                 if isinstance(leaf, Tensor) or leaf != self.graph.literals[name]:
@@ -293,8 +293,8 @@ class Net:
             if not value.is_floating_point():
                 raise ArgumentError(f"'{path}' is of type {value.dtype}: only floating-point parameters can be perturbed")
             placed = region.at(value)
-            if placed.hull().shape != value.shape:
-                raise ArgumentError(f"the region for '{path}' must have the shape {tuple(value.shape)}, not {tuple(placed.hull().shape)}")
+            if placed.centre.shape != value.shape:
+                raise ArgumentError(f"the region for '{path}' must have the shape {tuple(value.shape)}, not {tuple(placed.centre.shape)}")
             regions[name] = placed
         return regions
 
@@ -302,7 +302,7 @@ class Net:
         sizes = {}
         for name in self.graph.inputs:
             if self.graph.nodes[name].layout is not None:
-                sizes[name] = (regions[name].hull().lower if name in regions else values[name]).shape[0]
+                sizes[name] = (regions[name].centre if name in regions else values[name]).shape[0]
         if len(set(sizes.values())) > 1:
             raise ArgumentError(f"the inputs disagree on the batch size: {sizes}")
         return next(iter(sizes.values()), 1)

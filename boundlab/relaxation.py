@@ -63,8 +63,17 @@ def align(form: Tensor, ndim: int) -> Tensor:
 
 
 def add_constant(form: Form, constant: Tensor | None) -> Form:
-    """Add to the constant term."""
-    return form if constant is None else torch.cat([form[:-1], form[-1:] + constant])
+    """Add to the constant term of a form that nothing else refers to."""
+    if constant is not None:
+        form[-1] += constant
+    return form
+
+
+def _signed(slope: Tensor, rising: Form, falling: Form) -> Form:
+    """A slope times one form where it is positive and times the other where it is negative."""
+    if bool((slope >= 0).all()):
+        return slope * rising
+    return slope.clamp(min=0) * rising + slope.clamp(max=0) * falling
 
 
 def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor | None) -> Terms:
@@ -114,8 +123,7 @@ class Lines:
         up: Tensor | None = None
         for a, b, low_form, up_form in zip(self.lower, self.upper, lower, upper, strict=True):
             low_form, up_form = align(low_form, ndim), align(up_form, ndim)
-            low_part = a.clamp(min=0) * low_form + a.clamp(max=0) * up_form
-            up_part = b.clamp(min=0) * up_form + b.clamp(max=0) * low_form
+            low_part, up_part = _signed(a, low_form, up_form), _signed(b, up_form, low_form)
             low = low_part if low is None else low + low_part
             up = up_part if up is None else up + up_part
         assert low is not None and up is not None
@@ -217,8 +225,9 @@ class AffineMap:
     replaced by its absolute value, and no constant term; None if all coefficients of an argument have one sign, which
     ``signs`` gives (default: positive).
     ``zeros``: a zero for each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
-    (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window.
-    ``constant``: the constant term where it is known, broadcastable to the result; 0.0 if there is none.
+    (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window. ``unbiased``: the
+    function without its constant term, where there is such a form. ``constant``: that term where it is known,
+    broadcastable to the result; 0.0 if there is none.
     """
 
     function: Callable[..., Tensor]
@@ -228,6 +237,7 @@ class AffineMap:
     constant: Tensor | float | None = None
     signs: tuple[int, ...] = ()
     windows: Callable[[Window], list[Window] | None] | None = None
+    unbiased: Callable[..., Tensor] | None = None
 
     @property
     def linear(self) -> bool:
@@ -256,6 +266,8 @@ class AffineMap:
         """The linear part on every column, the whole function on the constant term."""
         if self.linear:
             return _mapped(self.function, forms)
+        if self.unbiased is not None:
+            return add_constant(_mapped(self.unbiased, forms), self.offset)
         constant = self.function(*[form[-1] for form in forms]).unsqueeze(0)
         return torch.cat([_mapped(self._linear_part, [form[:-1] for form in forms]), constant])
 
@@ -276,10 +288,10 @@ class AffineMap:
             pairs = [(low, up) if sign > 0 else (up, low) for low, up, sign in zip(lower, upper, signs, strict=True)]
             return self.apply([least for least, _ in pairs]), self.apply([most for _, most in pairs])
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
-        middle = self.apply([(low + up) / 2 for low, up in zip(lower, upper, strict=True)])
-        spread = _mapped(self.absolute, [(up - low) / 2 for low, up in zip(lower, upper, strict=True)])
+        middle = self.apply([torch.lerp(low, up, 0.5) for low, up in zip(lower, upper, strict=True)])
+        spread = _mapped(self.absolute, [up - low for low, up in zip(lower, upper, strict=True)])
         spread = align(spread, middle.dim() - 1)
-        return middle - spread, middle + spread
+        return torch.sub(middle, spread, alpha=0.5), torch.add(middle, spread, alpha=0.5)
 
 
 def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:

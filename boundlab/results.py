@@ -88,7 +88,7 @@ class LinearBounds:
         samples = 1 if self.samples is None else self.samples
         total = sign * bias.reshape(samples, -1)
         for name, matrix in coefficients.items():
-            source = self.regions[name].hull().shape
+            source = self.regions[name].centre.shape
             source = source[1:] if self.batched[name] else source
             rows = matrix.reshape(samples, -1, *source).transpose(0, 1)  # (rows, samples, *shape)
             total = total + self.regions[name].minimum(sign * rows).T

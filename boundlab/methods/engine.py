@@ -238,7 +238,7 @@ def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
     total, start = merged[-1], 0
     for name, region in analysis.regions.items():
         size = forms.width(name)
-        shape = region.hull().shape
+        shape = region.centre.shape
         shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
         if node.layout is not None or analysis.graph.nodes[name].layout is None:  # else the node cannot depend on it
             total = total + region.minimum(merged[start : start + size].permute(1, 2, 0).reshape(len(rows), samples, *shape))

@@ -27,9 +27,8 @@ class Forms:
 
     def width(self, name: str) -> int:
         """The number of columns of a source."""
-        hull = self.analysis.regions[name].hull()
-        batched = self.analysis.graph.nodes[name].layout is not None
-        return hull.lower[0].numel() if batched else hull.lower.numel()
+        shape = self.analysis.regions[name].centre.shape
+        return shape[1:].numel() if self.analysis.graph.nodes[name].layout is not None else shape.numel()
 
     @property
     def columns(self) -> int:
@@ -70,7 +69,7 @@ class Forms:
         found, start = {}, 0
         for name, region in self.analysis.regions.items():
             size = self.width(name)
-            shape = region.hull().shape
+            shape = region.centre.shape
             shape = shape[1:] if self.analysis.graph.nodes[name].layout is not None else shape
             if node.layout is not None or self.analysis.graph.nodes[name].layout is None:  # else the node cannot depend on it
                 block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)

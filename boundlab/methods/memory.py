@@ -55,7 +55,7 @@ def rows_at_once(analysis: Analysis, target: str) -> int:
     if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).lower.element_size():
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
-            f"{COPIES * sizes[largest] * analysis.interval(largest).lower.element_size() / 2**20:.1f} MiB in use, and the budget is "
-            f"{analysis.memory / 2**20:.1f} MiB. Give more memory=..., or a smaller batch."
+            f"{COPIES * sizes[largest] * analysis.interval(largest).lower.element_size() / 2**20:.3g} MiB in use, and the budget is "
+            f"{analysis.memory / 2**20:.3g} MiB. Give more memory=..., or a smaller batch."
         )
     return max(1, fit)

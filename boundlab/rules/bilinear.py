@@ -188,7 +188,9 @@ class Bilinear:
             return constant_lines(self.interval(call), call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
-            return AffineMap(function, absolute, zeros, transpose_of(call), constant_of(call), windows=windows_of(call))
+            return AffineMap(
+                function, absolute, zeros, transpose_of(call), constant_of(call), windows=windows_of(call), unbiased=self._linear_part(call)
+            )
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)
@@ -203,6 +205,14 @@ class Bilinear:
         start = torch.stack(chosen_planes(_spread(x, x_letters, space), _spread(y, y_letters, space))).to(x.dtype)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         return Family(start, lambda numbers: self._planes(call, constant, numbers), by_row=self.letters is _elementwise)
+
+    def _linear_part(self, call: Call) -> Callable[[Tensor], Tensor] | None:
+        """The operator without its constant bias, if one of x and y is all that moves."""
+        x, y, bias = self._sides(call)
+        if len(call.positions) != 1 or isinstance(bias, Interval):
+            return None
+        function = self._unbiased(call)
+        return (lambda u: function(u, y)) if isinstance(x, Interval) else (lambda v: function(x, v))
 
     def _unbiased(self, call: Call) -> Callable[..., Tensor]:
         """The operator without its bias, as a function of x and y."""

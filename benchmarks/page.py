@@ -1,0 +1,116 @@
+"""Writes docs/benchmarks.md from the results that the other scripts left.
+
+python -m benchmarks.page
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import load
+from benchmarks.verification import TARGETS, gains
+from benchmarks.workloads import PEER
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+Made by `python -m benchmarks.page` from `benchmarks/results/`; the commands are beside the figures. Two cores of a shared machine, no GPU.
+Networks and data that are not part of the project are found through `BOUNDLAB_SHARED`, `--data` and `--cifar`; the scripts say what is missing and
+how to get it. `make benchmarks` runs everything that needs neither.
+"""
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    line = lambda cells: "| " + " | ".join(cells) + " |"
+    return [line(header), line(["---"] * len(header)), *map(line, rows), ""]
+
+
+def verification(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for key, row in found["rows"].items():
+        peer = PEER[key]
+        cells = [
+            f"{row['ratio']:.1f}",
+            f"{peer['ratio']:.1f}",
+            f"{peer['ratio'] / row['ratio']:.2f}",
+            f"{row['mean_margin']:.4f}",
+            f"{peer['mean_margin']:.4f}",
+        ]
+        rows.append([row["workload"], row["method"], str(row["batch"]), f"{1e3 * row['seconds']:.1f}", *cells])
+    means = [[method, f"{gain:.2f}", f"{TARGETS[method]:g}" if method in TARGETS else ""] for method, gain in gains(found["rows"]).items()]
+    return [
+        "## Cost of verification", "", "    python -m benchmarks.verification", "",
+        "Lower bounds of all margins, without gradient. The cost is a multiple of one forward and backward pass of the same batch, measured in the same "
+        f"process, interleaved, best of several rounds, {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on torch 2.13, measured in the same way on another "
+        "quiet two-core machine (`benchmarks/peer.json`); its plain step took up to twice as long as ours does here, which makes its multiples smaller.", "",
+        *table(["workload", "method", "batch", "ms", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
+        *table(["method", "geometric mean of peer / ours", "aim"], means),
+    ]  # fmt: skip
+
+
+def growth(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for axis, curves in found.items():
+        for method, points in curves.items():
+            rows.append([axis, method, *[f"{value}: {1e3 * seconds:.1f}" for value, seconds in points]])
+    longest = max(map(len, rows))
+    rows = [row + [""] * (longest - len(row)) for row in rows]
+    return [
+        "## Growth", "", "    python -m benchmarks.growth", "",
+        "Milliseconds of one question, both axes logarithmic in the plot. Networks: fully connected with 4 layers of 64 (specifications: 256) and "
+        "100 inputs, batch 8, 9 specifications, unless that is the axis; input side: two strided convolutions, batch 2.", "",
+        "![cost against width, depth, batch, specifications and input side](growth.svg)", "",
+        *table(["axis", "method", *["value: ms"] * (longest - 2)], rows),
+    ]  # fmt: skip
+
+
+def memory(found: list[dict[str, Any]]) -> list[str]:
+    rows = [[row["workload"], row["form"], f"{row['peak_mib']:.0f}", f"{row['seconds']:.2f}", f"{row['width']:.6g}"] for row in found]
+    return [
+        "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
+        "Growth of the resident size of a process that asks one question. Dense: windows switched off and as many rows at once as memory allows. "
+        "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs under `memory=\"2 GiB\"`; one layer of its dense form alone would need "
+        "65536 rows of 65536 numbers, 16 GiB.", "",
+        *table(["network", "form", "peak MiB", "seconds", "mean width"], rows),
+    ]  # fmt: skip
+
+
+def networks(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for key, row in found["rows"].items():
+        name, method = key.split("/")
+        rows.append([name, f"{row['eps']:.4g}", method, str(row["images"]), f"{row['clean']:.1%}", f"{row['verified']:.1%}", f"{row['seconds']:.4f}"])
+    return [
+        "## Networks that others trained", "", "    python -m benchmarks.networks --data MNIST --cifar CIFAR", "",
+        f"The first test images, linf balls cut to the range of pixels, {found['threads']} threads. alpha-crown stops at images whose margins are positive.", "",
+        *table(["network", "eps", "method", "images", "clean", "verified", "seconds an image"], rows),
+    ]  # fmt: skip
+
+
+def kw(found: dict[str, Any]) -> list[str]:
+    return [
+        "## Verified error of kw_mnist at linf 0.1", "", "    python -m benchmarks.kw_mnist --data MNIST --batch 50", "",
+        "All 10000 MNIST test images, the ball cut to [0, 1]. The network and the published figure of 5.8 % (dual network bounds) are those of Wong and "
+        "Kolter (locuslab/convex_adversarial); an independent CROWN reaches 5.26 % at 0.032 s an image on two cores.", "",
+        *table(
+            ["method", "images", "clean error", "verified error", "seconds", "seconds an image"],
+            [[row["method"], str(row["images"]), f"{row['clean']:.2%}", f"{row['verified']:.2%}", f"{row['seconds']:.0f}", f"{row['each']:.4f}"] for row in found.values()],
+        ),
+    ]  # fmt: skip
+
+
+PARTS = {"verification": verification, "growth": growth, "memory": memory, "kw_mnist": kw, "networks": networks}
+
+
+def main() -> None:
+    lines = [HEAD]
+    for name, write in PARTS.items():
+        found = load(name)
+        lines += [f"No result of `python -m benchmarks.{name}` is recorded.", ""] if found is None else write(found)
+    PAGE.write_text("\n".join(lines).rstrip() + "\n")
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

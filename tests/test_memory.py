@@ -1,0 +1,72 @@
+"""A memory budget changes the size of the parts that are worked on, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import boundlab as bl
+from boundlab.methods import memory
+from tests.contract import slack
+
+
+def convolutions() -> nn.Sequential:
+    torch.manual_seed(0)
+    first = [nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*first, nn.Linear(6 * 64, 20), nn.ReLU(), nn.Linear(20, 4))
+
+
+@pytest.mark.parametrize("method", ["crown", "crown-ibp", "forward+backward", "alpha-crown"])
+def test_the_same_bounds_in_many_parts(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(2, 2, 8, 8)
+    net, region = bl.capture(convolutions(), x), bl.Linf(x, 0.05)
+    alpha = bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None
+    counts: list[int] = []
+    original = memory.rows_at_once
+
+    def counted(analysis: memory.Analysis, target: str) -> int:
+        counts.append(original(analysis, target))
+        return counts[-1]
+
+    for module in ("refine", "engine", "alpha"):
+        monkeypatch.setattr(f"boundlab.methods.{module}.rows_at_once", counted)
+    with torch.no_grad():
+        whole = net.bounds(region, method=method, alpha=alpha)
+        assert min(counts) > 1000
+        counts.clear()
+        parts = net.bounds(region, method=method, alpha=alpha, memory="100 KiB")
+    assert max(counts) <= 5
+    room = 100 * slack(whole.lower) if alpha else 10 * slack(whole.lower)
+    assert (whole.lower - parts.lower).abs().max() <= room and (whole.upper - parts.upper).abs().max() <= room
+
+
+def test_margins_and_linear_bounds_take_a_budget() -> None:
+    x = torch.rand(2, 2, 8, 8)
+    net, region, labels = bl.capture(convolutions(), x), bl.Linf(x, 0.05), torch.tensor([1, 2])
+    torch.testing.assert_close(net.margins(region, labels), net.margins(region, labels, memory=100_000))
+    torch.testing.assert_close(net.linear_bounds(region).lower_b, net.linear_bounds(region, memory=100_000).lower_b)
+
+
+def test_not_even_one_row_fits() -> None:
+    x = torch.rand(2, 2, 8, 8)
+    net = bl.capture(convolutions(), x)
+    with pytest.raises(bl.MemoryLimit, match=r"aten\.\w+ \(module '\d'.*MiB.*smaller batch"):
+        net.bounds(bl.Linf(x, 0.05), memory="4 KiB")
+    with pytest.raises(MemoryError):
+        net.bounds(bl.Linf(x, 0.05), memory=1000)
+
+
+@pytest.mark.parametrize("budget", ["2 GB", "much", 0, -5, True, "-1 GiB", 2.5])
+def test_wrong_budgets(budget: object) -> None:
+    x = torch.rand(2, 2, 8, 8)
+    with pytest.raises(bl.ArgumentError, match="memory must be"):
+        bl.capture(convolutions(), x).bounds(bl.Linf(x, 0.05), memory=budget)  # type: ignore[arg-type]
+
+
+def test_texts() -> None:
+    cpu = torch.device("cpu")
+    assert memory.in_bytes("2 GiB", cpu) == 2 << 30
+    assert memory.in_bytes("1.5MiB", cpu) == 3 << 19
+    assert memory.in_bytes(123, cpu) == 123
+    assert memory.in_bytes(None, cpu) == pytest.approx(memory.free_memory(cpu) / 2, rel=0.5)
