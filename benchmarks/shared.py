@@ -24,8 +24,9 @@ def network_file(name: str) -> Path:
 def load_state(model: nn.Module, name: str) -> nn.Module:
     """Load a state dict, a dict that holds one under 'state_dict', or a list whose first entry is one."""
     state = torch.load(network_file(name), weights_only=True, map_location="cpu")
-    state = state[0] if isinstance(state, list) else state
-    model.load_state_dict(state.get("state_dict", state))
+    while isinstance(state, list) or "state_dict" in state:
+        state = state[0] if isinstance(state, list) else state["state_dict"]
+    model.load_state_dict(state)
     return model.eval()
 
 

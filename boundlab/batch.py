@@ -35,11 +35,11 @@ class Layout:
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
-        if constant.dim() == rows.dim() or not torch.isfinite(constant).all():
-            return self.sum(product(rows, constant), samples)
-        if self.dim == 0 and self.outer == self.inner == 1:
-            return dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
-        return self.sum(rows * constant, samples)
+        if self.dim == 0 and self.outer == self.inner == 1 and constant.dim() < rows.dim():
+            found = dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
+        else:
+            found = self.sum(rows * constant, samples)
+        return self.sum(product(rows, constant), samples) if torch.isnan(found).any() else found  # 0 times infinity
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""

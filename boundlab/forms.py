@@ -168,8 +168,8 @@ class Window:
     def dot(self, constant: Tensor) -> Tensor:
         """Inner products with a constant: (rows, samples)."""
         part = self.take(constant)
-        products = self.values * part if torch.isfinite(constant).all() else product(self.values, part)
-        return products.flatten(2).sum(2)
+        found = (self.values * part).flatten(2).sum(2)
+        return product(self.values, part).flatten(2).sum(2) if torch.isnan(found).any() else found  # 0 times infinity
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""

@@ -141,6 +141,8 @@ class Race:
     going: Callable[[Tensor], Tensor]
     peak: int = 0
     """The largest number of coefficients of one node so far."""
+    fruitless: bool = False
+    """Whether the last look dropped too few rows."""
 
     def note(self, bounds: Tensor) -> None:
         """Lower bounds of the running rows."""
@@ -152,10 +154,14 @@ class Race:
         self.peak = max(self.peak, (rows.values if isinstance(rows, Window) else rows).numel())
         if not alone or name not in self.analysis.plan.readers:
             return None
+        if self.fruitless:  # look again at the node after this one
+            self.fruitless = False
+            return None
         self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)))
         going = self.going(self.best).T.gather(0, self.running)
         count = int(going.sum(0).max())
         if count > WORTH_DROPPING * len(going):
+            self.fruitless = True
             return None
         kept = going.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
         self.running = self.running.gather(0, kept)

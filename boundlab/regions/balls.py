@@ -11,7 +11,7 @@ from torch import Tensor
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval
 from boundlab.regions.base import Region, inner
-from boundlab.regions.boxes import _given, cut
+from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
 
@@ -37,7 +37,7 @@ class _Ball(Region):
             raise ArgumentError(f"p must be at least 1 (use L0 for a number of changed elements), not {self.order}")
         if self.x is not None:
             centre_tensor(self.x)
-            cut(self.x, radius(self.eps, self.x), self.lower, self.upper)
+            check_not_empty(cut(self.x, radius(self.eps, self.x), self.lower, self.upper))
         elif not isinstance(self.eps, Tensor):
             radius(self.eps, torch.zeros(()))
 

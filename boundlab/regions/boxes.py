@@ -70,7 +70,7 @@ class Linf(_BoxLike):
     def __post_init__(self) -> None:
         if self.x is not None:
             centre_tensor(self.x)
-            cut(self.x, radius(self.eps, self.x), self.lower, self.upper)
+            check_not_empty(cut(self.x, radius(self.eps, self.x), self.lower, self.upper))
         elif not isinstance(self.eps, Tensor):
             radius(self.eps, torch.zeros(()))
 
@@ -93,12 +93,15 @@ def _given(x: Tensor | None) -> Tensor:
 
 
 def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> Interval:
-    """[x - eps, x + eps] within the valid range; an empty result is an error."""
+    """[x - eps, x + eps] within the valid range."""
     low, up = x - eps, x + eps
     if lower is not None:
         low = torch.maximum(low, spread(lower, x, "lower"))
     if upper is not None:
         up = torch.minimum(up, spread(upper, x, "upper"))
-    if (low > up).any():
-        raise ArgumentError("the region is empty: its centre lies farther than eps outside the valid range [lower, upper]")
     return Interval(low, up)
+
+
+def check_not_empty(box: Interval) -> None:
+    if (box.lower > box.upper).any():
+        raise ArgumentError("the region is empty: its centre lies farther than eps outside the valid range [lower, upper]")

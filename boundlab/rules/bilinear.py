@@ -60,9 +60,18 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
-        blend = [torch.where(share, a, b) if numbers is None else share * a + (1 - share) * b for a, b in zip(first[side], second[side], strict=True)]
+        blend = [_blend(share, a, b) for a, b in zip(first[side], second[side], strict=True)]
         planes.append((blend[0], blend[1], -blend[2]))
     return planes[0], planes[1]
+
+
+def _blend(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """share a + (1 - share) b, exactly a or b for a truth value; without torch.where, which is slow for broadcast tensors."""
+    if share.dtype == torch.bool:
+        if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
+            return torch.where(share, a, b)
+        share = share.to(a.dtype)
+    return torch.addcmul(share * a, 1 - share, b)
 
 
 def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:

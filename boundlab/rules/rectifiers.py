@@ -46,13 +46,9 @@ class Rectifier:
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
         below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
-        free = {
-            "adaptive": torch.where(x.upper > -x.lower, 1.0, below),
-            "zero": below.expand(x.shape),
-            "one": torch.ones_like(x.lower),
-            "same": None,
-        }[call.slopes]
-        return self._lines(call, free)
+        if call.slopes == "adaptive":
+            return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
+        return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])
 
     def family(self, call: Call) -> Family:
         """The number takes the slope of the free line from that of the one piece to that of the other."""
@@ -64,6 +60,13 @@ class Rectifier:
         """The lines with a given slope of the free one where it is free; None: that of the chord."""
         (x,) = call.inputs
         l, u, s = x.lower, x.upper, _negative_slope(call)
+        if not isinstance(s, Tensor) and s == 0:
+            # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's slope, 1 or 0 where stable.
+            above, below = u.clamp(min=0), l.clamp(max=0)
+            chord_slope = above / (above - below).clamp(min=torch.finfo(l.dtype).tiny)
+            unstable = (l < 0) & (u > 0)
+            free_slope = chord_slope if free is None else torch.where(unstable, free, chord_slope)
+            return Lines((free_slope,), None, (chord_slope,), -chord_slope * below, (x.shape,))
         unstable = (l < 0) & (u > 0)
         width = torch.where(unstable, u - l, 1)
         stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))

@@ -64,6 +64,8 @@ class Call:
     @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs as the operator takes them, with intervals in the perturbed places."""
+        if not self.node.kwargs and not any(isinstance(arg, (list, tuple, dict)) for arg in self.node.args):
+            return self.leaves, {}
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
 
     def bind(self, function: Callable[..., Any] | None = None, constant: Callable[[Any], Any] = lambda leaf: leaf) -> Callable[..., Any]:

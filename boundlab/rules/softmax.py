@@ -45,8 +45,9 @@ def _differences(x: Interval) -> tuple[Tensor, Tensor]:
     """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i; -inf scores stay -inf."""
     low, up = x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1), x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1)
     masked = torch.isneginf(x.upper).unsqueeze(-2)
+    if masked.any():
+        low, up = low.masked_fill(masked, -torch.inf), up.masked_fill(masked, -torch.inf)
     same = torch.eye(x.shape[-1], dtype=torch.bool, device=low.device)
-    low, up = low.masked_fill(masked, -torch.inf), up.masked_fill(masked, -torch.inf)
     return low.masked_fill(same, 0.0), up.masked_fill(same, 0.0)
 
 
@@ -111,18 +112,19 @@ Plane = tuple[Tensor, Tensor]
 
 def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
     finite = torch.isfinite(a) & torch.isfinite(b)
-    middle, zero = torch.where(finite, (a + b) / 2, 0), torch.zeros_like(a)
+    only = (lambda value: value) if finite.all() else (lambda value: torch.where(finite, value, 0))
+    middle = only((a + b) / 2)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
     scale = -(log_h + log_k).unsqueeze(-1)
-    touch = torch.where(finite, torch.exp(middle + scale), zero)
+    touch = only(torch.exp(middle + scale))
     up_bias = torch.exp(-log_h) + torch.exp(-log_k) - (touch * (1 - middle)).sum(-1)
 
     # below: chord of exp over [a, b] divided by t^2
     log_t = torch.logaddexp(log_h, log_k) - math.log(2)
     scale = -2 * log_t.unsqueeze(-1)
-    rise, start = _chord(torch.where(finite, a, zero), torch.where(finite, b, zero), scale)
-    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, zero)
+    rise, start = _chord(only(a), only(b), scale)
+    rise, start = only(rise), only(start)
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
