@@ -1,0 +1,52 @@
+"""The workloads are those that the peer's figures were measured on, and our bounds on them are no looser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import boundlab as bl
+from benchmarks import page, timing, verification
+from benchmarks.workloads import PEER, WORKLOADS
+
+FAST = [(name, method) for name, workload in WORKLOADS.items() for method in workload.batches if method in ("ibp", "crown-ibp")]
+
+
+@pytest.mark.parametrize(("name", "method"), FAST)
+def test_margins_no_looser_than_the_peer(name: str, method: str) -> None:
+    workload = WORKLOADS[name]
+    x, y = workload.batch(method, 2 if name == "encoder" else 10)
+    net = bl.capture(workload.network(), x)
+    with torch.no_grad():
+        mean = float(net.margins(bl.Linf(x, workload.eps), y, method=method).mean())
+    peer = PEER[f"{name}/{method}"]["mean_margin"]
+    assert mean >= peer - 1e-4 * abs(peer)
+    if name != "encoder":  # there our softmax and products are tighter
+        assert mean == pytest.approx(peer, rel=1e-4)
+
+
+def test_every_task_is_timed_and_the_best_round_counts() -> None:
+    calls = {"a": 0, "b": 0}
+
+    def count(name: str) -> None:
+        calls[name] += 1
+
+    best = timing.best_of({name: lambda name=name: count(name) for name in calls}, rounds=4)
+    assert calls == {"a": 5, "b": 5}  # one round to warm up
+    assert set(best) == {"a", "b"} and all(seconds < float("inf") for seconds in best.values())
+
+
+def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "RESULTS", tmp_path)
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    page.main()
+    assert page.PAGE.read_text().count("No result of") == len(page.PARTS)
+    row = {"workload": "conv_small", "method": "ibp", "batch": 64, "step": 1e-3, "seconds": 2e-3, "ratio": 2.0, "mean_margin": -9.0}
+    timing.save("verification", {"threads": 2, "rows": {"conv_small/ibp": row}})
+    page.main()
+    assert "| conv_small | ibp | 64 | 2.0 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
+    assert verification.gains({"conv_small/ibp": row}) == {"ibp": pytest.approx(PEER["conv_small/ibp"]["ratio"] / 2)}
+    assert json.loads((tmp_path / "verification.json").read_text())["threads"] == 2
