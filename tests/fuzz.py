@@ -9,18 +9,19 @@ import traceback
 import torch
 from rich.progress import track
 
-from tests.contract import check_sound
+from tests.contract import METHODS, check_sound
 from tests.random_graphs import NAMES, Program, as_graph, random_program, random_region
 
 
 def attack(seed: int) -> None:
-    """One random graph, region and type, attacked by every method."""
+    """One random graph, region and type, attacked by every method (one in eight by alpha-crown too)."""
     rng = random.Random(seed)
     dtype = rng.choice([torch.float32, torch.float64])
     program = random_program(rng)
     region = random_region(rng, dtype)
+    methods = METHODS if seed % 8 == 0 else tuple(method for method in METHODS if method != "alpha-crown")  # which is slow
     with torch.no_grad():
-        check_sound(Program(program, dtype), (region,), net=as_graph(program, dtype), count=6, seed=seed)
+        check_sound(Program(program, dtype), (region,), net=as_graph(program, dtype), count=6, seed=seed, methods=methods)
 
 
 def main(count: int = 20000, first: int = 0) -> int:
@@ -32,7 +33,7 @@ def main(count: int = 20000, first: int = 0) -> int:
         except Exception as error:
             names = [NAMES[op % len(NAMES)] for op, *_ in _program(seed)]
             failures.append(seed)
-            print(f"seed {seed} ({', '.join(names)}): {type(error).__name__}: {error}")
+            print(f"seed {seed} ({', '.join(names)}): {type(error).__name__}: {error}", flush=True)
             if not isinstance(error, AssertionError):
                 traceback.print_exc()
     print(f"{count} graphs from seed {first}: {len(failures)} failures {failures[:20]}")

@@ -775,6 +775,7 @@ def seldom() -> None:
         "replication_pad3d": lambda x: aten.replication_pad3d(x, [2, 1, 0, 1, 0, 0]),
     })  # fmt: skip
     add((3, 3), {
+        "whole, argmax": lambda x: torch.argmax(x).to(x.dtype) + torch.argmin(x, 0).to(x.dtype),
         "whole, var_mean": lambda x: torch.stack([*torch.ops.aten.var_mean.default(x), *torch.ops.aten.std_mean.default(x, False)]),
         "whole, dot": lambda x: torch.dot(x[0], x[1]),
         "whole, vdot": lambda x: torch.vdot(x[0], x[1]),

@@ -373,3 +373,28 @@ def test_floor_of_a_quotient_is_that_of_torch(y: float, dtype: torch.dtype) -> N
         for method, bounds in answers(f, bl.Linf(x, 0.0)).items():
             assert_holds(bounds, f(x)[None], method)
             assert torch.equal(bounds.lower, bounds.upper)
+
+
+@pytest.mark.parametrize(("f", "width"), [(F.softsign, 0.35), (F.tanhshrink, 0.7)], ids=["softsign", "tanhshrink"])
+def test_functions_that_torch_writes_out_are_one_node(f: Callable[[Tensor], Tensor], width: float) -> None:
+    """Interval arithmetic is exact for a rising function, and the lines are as good as a single curve allows."""
+    x = torch.linspace(-3, 3, 40)[:, None]
+    region = bl.Linf(x, 0.5)
+    net = bl.capture(f, x)
+    assert len(net.graph.nodes) == 2
+    bounds = net.bounds(region, method="ibp")
+    torch.testing.assert_close(bounds.lower, f(x - 0.5))
+    torch.testing.assert_close(bounds.upper, f(x + 0.5))
+    for method, found in answers(f, region).items():
+        assert_holds(found, torch.stack([f(x + d) for d in torch.linspace(-0.5, 0.5, 21)]), method)
+        assert float(found.width.mean()) < width
+    near = bl.capture(lambda x: x * torch.reciprocal(x.abs() + 2) + (x - torch.tanh(2 * x)), x)  # looks alike, is not the same
+    assert len(near.graph.nodes) > 6
+
+
+def test_where_the_largest_can_be() -> None:
+    x = torch.tensor([[0.0, 1.0, 1.2, -1.0], [3.0, 0.0, 0.1, 0.0]])
+    bounds = bl.capture(lambda x: tuple(x.max(1)), x).bounds(bl.Linf(x, 0.15), method="crown")
+    assert bounds[1].lower.tolist() == [1, 0] and bounds[1].upper.tolist() == [2, 0]
+    smallest = bl.capture(lambda x: x.argmin(1, keepdim=True), x).bounds(bl.Linf(x, 0.15), method="ibp")
+    assert smallest.lower.tolist() == [[3], [1]] and smallest.upper.tolist() == [[3], [3]]

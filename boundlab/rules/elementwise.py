@@ -198,3 +198,20 @@ class OneSigned(Elementwise):
 
 
 register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -1 / (x * x))))
+
+
+# -- functions without an operator of their own ----------------------------------------------------------------------------
+
+
+def softsign(x: Tensor) -> Tensor:
+    """x / (1 + |x|): its slope 1 / (1 + |x|)^2 rises up to 0 and falls behind."""
+    return x * torch.reciprocal(x.abs() + 1)
+
+
+def tanhshrink(x: Tensor) -> Tensor:
+    """x - tanh(x): its slope tanh(x)^2 falls up to 0 and rises behind."""
+    return x - torch.tanh(x)
+
+
+elementwise(softsign, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: (1 + x.abs()) ** -2.0))
+elementwise(tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2))

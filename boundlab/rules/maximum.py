@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from boundlab.interval import Interval
-from boundlab.relaxation import Planes, Relaxation
+from boundlab.relaxation import Planes, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 
@@ -95,3 +95,30 @@ def _family(call: Call) -> Family | None:
 
 
 register(aten.amax, rule=Relaxed(_interval, _planes, choices=_family))
+
+
+def _position(call: Call, largest: bool) -> Interval:
+    """The first and the last place where the extreme value can be: entries that are not surely beaten."""
+    (x,) = call.inputs
+    (_, *rest), kwargs = call.arguments
+    dim = rest[0] if rest else kwargs.get("dim")
+    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
+    low, up = (x.lower, x.upper) if largest else (-x.upper, -x.lower)
+    if dim is None:
+        low, up = low.flatten(), up.flatten()
+    axis = -1 if dim is None else int(dim)
+    possible = up >= low.amax(axis, keepdim=True)
+    place = torch.arange(low.shape[axis], device=low.device).reshape([-1 if d == axis % low.dim() else 1 for d in range(low.dim())])
+    first = torch.where(possible, place, low.shape[axis]).amin(axis, keepdim=keep)
+    last = torch.where(possible, place, -1).amax(axis, keepdim=keep)
+    shape = call.bind()(x.lower).shape
+    return Interval(first.reshape(shape), last.reshape(shape))
+
+
+def _places(largest: bool) -> Relaxed:
+    bound = lambda call: _position(call, largest)
+    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True)
+
+
+register(aten.argmax, rule=_places(largest=True))
+register(aten.argmin, rule=_places(largest=False))
