@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.graph import op_name
-from tests.contract import METHODS, check_point, check_sound, slack
+from tests.contract import METHODS, check_point, check_sound, slack, steps
 from tests.networks import NETWORKS, one_thread, stir
 
 
@@ -137,7 +137,7 @@ def test_fixed_batch_size(caplog: pytest.LogCaptureFixture) -> None:
     assert "free batch" not in repr(net)
     free = bl.capture(lambda x: model.body(x.flatten(1)), x)
     for method in METHODS:
-        bounds, reference = (n.bounds(bl.Linf(x, 0.1), method=method) for n in (net, free))
+        bounds, reference = (n.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method)) for n in (net, free))
         assert_close(bounds.lower, reference.lower)
         assert_close(bounds.upper, reference.upper)
     per_sample = net.bounds(bl.Linf(x, torch.tensor([0.0, 0.1, 0.2, 0.3])))
@@ -232,9 +232,9 @@ def test_keyword_arguments() -> None:
     model, x, y = Keywords(), torch.rand(2, 3), torch.rand(2, 2)
     net = bl.capture(model, x, y=y, scale=3.0)
     for method in METHODS:
-        point = net.bounds(bl.Linf(x, 0.0), y=bl.Linf(y, 0.0), scale=3.0, method=method)
+        point = net.bounds(bl.Linf(x, 0.0), y=bl.Linf(y, 0.0), scale=3.0, method=method, alpha=steps(method))
         assert_close(point.lower, model(x, y=y, scale=3.0), 10)
-        bounds = net.bounds(bl.Linf(x, 0.1), y=bl.Linf(y, 0.1), scale=3.0, method=method)
+        bounds = net.bounds(bl.Linf(x, 0.1), y=bl.Linf(y, 0.1), scale=3.0, method=method, alpha=steps(method))
         for _ in range(10):
             value = model(x + 0.2 * torch.rand_like(x) - 0.1, y=y + 0.2 * torch.rand_like(y) - 0.1, scale=3.0)
             assert (bounds.lower <= value + 1e-5).all()
@@ -291,7 +291,7 @@ def test_outputs(name: str) -> None:
     x = torch.rand(2, 3) - 0.5
     net = bl.capture(f, x)
     for method in METHODS:
-        bounds = net.bounds(bl.Linf(x, 0.1), method=method)
+        bounds = net.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
         assert isinstance(bounds, type(f(x)))
         assert_close(pick(bounds).lower, 2 * x - 0.2)
         assert_close(pick(bounds).upper, 2 * x + 0.2)
@@ -422,7 +422,7 @@ def test_train_mode_takes_the_statistics_of_the_clean_batch(tracked: bool) -> No
         net = bl.capture(model, torch.rand(3, 2, 4, 4, dtype=torch.float64))
         value = copy.deepcopy(model)(x)
         for method in METHODS:
-            bounds = net.bounds(bl.Linf(x, 0.0), method=method)
+            bounds = net.bounds(bl.Linf(x, 0.0), method=method, alpha=steps(method))
             assert (bounds.lower - value).abs().max() < 1e-12
             assert (bounds.upper - value).abs().max() < 1e-12
 
@@ -441,7 +441,7 @@ def test_train_mode_bounds_hold_with_the_statistics_held() -> None:
     held.eval()
     constant = bl.capture(held, x)
     for method in METHODS:
-        bounds, expected = (n.bounds(bl.Linf(x, 0.05), method=method) for n in (net, constant))
+        bounds, expected = (n.bounds(bl.Linf(x, 0.05), method=method, alpha=steps(method)) for n in (net, constant))
         assert_close(bounds.lower, expected.lower, 10)
         assert_close(bounds.upper, expected.upper, 10)
 
@@ -478,7 +478,7 @@ def test_nothing_is_changed(training: bool) -> None:
     state, random, example = copy.deepcopy(model.state_dict()), torch.random.get_rng_state(), x.clone()
     net = bl.capture(model, x)
     for method in METHODS:
-        net.bounds(bl.Linf(x, 0.1), method=method)
+        net.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
     assert flags == [module.training for module in model.modules()]
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -532,7 +532,7 @@ def test_saved_programs(dynamic: bool) -> None:
     for net in (bl.capture(loaded), bl.capture(loaded, x)):
         entry = torch.rand(5 if dynamic else 3, 2, 4, 4)
         for method in METHODS:
-            bounds, expected = (n.bounds(bl.Linf(entry, 0.05), method=method) for n in (net, reference))
+            bounds, expected = (n.bounds(bl.Linf(entry, 0.05), method=method, alpha=steps(method)) for n in (net, reference))
             assert_close(bounds.lower, expected.lower)
             assert_close(bounds.upper, expected.upper)
         perturbed = net.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)})

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.methods.engine import METHODS
+from tests.contract import steps
 
 NETWORKS = {
     "relu": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),
@@ -34,7 +35,7 @@ def test_gradcheck_in_inputs_radii_and_parameters(name: str, method: str) -> Non
         for value, parameter in zip(values, parameters.values(), strict=True):
             parameter.data.copy_(value.detach())
         live = dict(zip(parameters, values, strict=True))
-        result = _with_parameters(net, live).bounds(bl.Linf(centre, eps), method=method)
+        result = _with_parameters(net, live).bounds(bl.Linf(centre, eps), method=method, alpha=steps(method))
         return torch.cat([result.lower.flatten(), result.upper.flatten()])
 
     values = [value.detach().clone().requires_grad_() for value in parameters.values()]
@@ -60,7 +61,7 @@ def test_gradient_reaches_parameters_as_in_training(method: str) -> None:
     optimiser = torch.optim.SGD(model.parameters(), 0.2)
     losses = []
     for _ in range(8):
-        margins = net.margins(bl.Linf(x, 0.05), labels, method=method)
+        margins = net.margins(bl.Linf(x, 0.05), labels, method=method, alpha=steps(method))
         loss = torch.logsumexp(torch.cat([torch.zeros(len(x), 1), -margins], 1), 1).mean()
         optimiser.zero_grad()
         loss.backward()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, check_sound, members, slack
+from tests.contract import METHODS, assert_inside, check_sound, members, slack, steps
 from tests.networks import NETWORKS, one_thread
 
 SLOW = frozenset(
@@ -105,9 +105,9 @@ def test_samples_do_not_influence_each_other(name: str) -> None:
     _, net = captured(name)
     regions = boxes(name, 3)
     for method in ("ibp", "crown-ibp"):
-        whole = bounds_of(net.bounds(*regions, method=method))
+        whole = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
         for i in (0, 2):
-            for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method)), strict=True):
+            for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))), strict=True):
                 assert_equal(all_of_them.lower[i], alone.lower[0], f"{method}, sample {i}, lower")
                 assert_equal(all_of_them.upper[i], alone.upper[0], f"{method}, sample {i}, upper")
 
@@ -118,9 +118,9 @@ def test_samples_do_not_influence_each_other(name: str) -> None:
 def test_samples_do_not_influence_each_other_by_any_method(name: str, method: str) -> None:
     _, net = captured(name)
     regions = boxes(name, 3)
-    whole = bounds_of(net.bounds(*regions, method=method))
+    whole = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
     for i in range(3):
-        for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method)), strict=True):
+        for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))), strict=True):
             assert_equal(all_of_them.lower[i], alone.lower[0], f"sample {i}, lower")
             assert_equal(all_of_them.upper[i], alone.upper[0], f"sample {i}, upper")
 
@@ -132,7 +132,7 @@ def test_radius_zero_is_the_value(name: str) -> None:
     inputs = NETWORKS[name].inputs(3, seed=5)
     truth = tensors(model(*inputs))
     for method in METHODS:
-        for value, bound in zip(truth, bounds_of(net.bounds(*[bl.Linf(x, 0.0) for x in inputs], method=method)), strict=True):
+        for value, bound in zip(truth, bounds_of(net.bounds(*[bl.Linf(x, 0.0) for x in inputs], method=method, alpha=steps(method))), strict=True):
             assert_equal(bound.lower, value, f"{method}, lower", 10.0)
             assert_equal(bound.upper, value, f"{method}, upper", 10.0)
 
@@ -161,16 +161,16 @@ def test_specifications(name: str, method: str) -> None:
     regions = boxes(name, 3)
     size = tensors(model(*NETWORKS[name].inputs(1)))[0].numel()
     spec = torch.randn(3, 2, size, generator=torch.Generator().manual_seed(0), dtype=NETWORKS[name].dtype)
-    whole = net.bounds(*regions, spec=spec, method=method)
+    whole = net.bounds(*regions, spec=spec, method=method, alpha=steps(method))
     assert whole.lower.shape == whole.upper.shape == (3, 2)
-    shared = net.bounds(*regions, spec=spec[1], method=method)
+    shared = net.bounds(*regions, spec=spec[1], method=method, alpha=steps(method))
     assert_equal(whole.lower[1], shared.lower[1], "spec for one sample")
     assert_equal(whole.upper[1], shared.upper[1], "spec for one sample")
     for point in zip(*[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True):
         with torch.no_grad():
             value = (spec @ model(*point).reshape(3, size, 1)).squeeze(-1)
         assert_inside(value, whole.lower.detach(), whole.upper.detach(), "spec")
-    lower, upper = (net.bounds(*regions, spec=spec, method=method, sides=side) for side in ("lower", "upper"))
+    lower, upper = (net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides=side) for side in ("lower", "upper"))
     assert_equal(lower.lower, whole.lower, "lower side")
     assert_equal(upper.upper, whole.upper, "upper side")
     assert torch.isposinf(lower.upper).all()
@@ -182,8 +182,8 @@ def test_specifications(name: str, method: str) -> None:
 def test_sides(name: str, method: str) -> None:
     _, net = captured(name)
     regions = boxes(name, 2)
-    both = bounds_of(net.bounds(*regions, method=method))
-    lower, upper = (bounds_of(net.bounds(*regions, method=method, sides=side)) for side in ("lower", "upper"))
+    both = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
+    lower, upper = (bounds_of(net.bounds(*regions, method=method, alpha=steps(method), sides=side)) for side in ("lower", "upper"))
     for a, b, c in zip(both, lower, upper, strict=True):
         assert_equal(a.lower, b.lower, "lower side")
         assert_equal(a.upper, c.upper, "upper side")
@@ -199,14 +199,14 @@ def test_margins(name: str, method: str) -> None:
     regions = boxes(name, 3)
     classes = model(*NETWORKS[name].inputs(1)).shape[1]
     labels = torch.tensor([0, classes - 1, 1])
-    margins = net.margins(*regions, labels, method=method)
+    margins = net.margins(*regions, labels, method=method, alpha=steps(method))
     assert margins.shape == (3, classes - 1)
     others = torch.tensor([[k for k in range(classes) if k != label] for label in labels.tolist()])
     eye = torch.eye(classes)
     spec = eye[labels][:, None] - eye[others]
-    assert_equal(margins, net.bounds(*regions, spec=spec, method=method, sides="lower").lower, "margins as a specification")
+    assert_equal(margins, net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides="lower").lower, "margins as a specification")
     if name != "softmax":  # behind a linear layer the difference is never looser than the two bounds apart
-        bounds = net.bounds(*regions, method=method)
+        bounds = net.bounds(*regions, method=method, alpha=steps(method))
         apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
         assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
     for (point,) in zip(members(regions[0], 6, 0), strict=True):
@@ -328,7 +328,7 @@ def test_a_mask_does_not_spoil_forward_mode() -> None:
 
     x = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
     for method in ("forward", "crown"):
-        short = bl.capture(plain, x[:, :2]).bounds(bl.Linf(x[:, :2], 0.1), method=method)
-        long = bl.capture(masked, x).bounds(bl.Linf(x, 0.1), method=method)
+        short = bl.capture(plain, x[:, :2]).bounds(bl.Linf(x[:, :2], 0.1), method=method, alpha=steps(method))
+        long = bl.capture(masked, x).bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
         assert_equal(short.lower, long.lower, method)
         assert_equal(short.upper, long.upper, method)

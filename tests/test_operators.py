@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 import boundlab as bl
 from boundlab.graph import Ref
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
-from tests.contract import METHODS, assert_inside, check_sound, slack
+from tests.contract import METHODS, assert_inside, check_sound, slack, steps
 from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, Case
 
 DTYPES = (torch.float32, torch.float64)
@@ -174,7 +174,7 @@ def check_radius_zero(model: nn.Module, net: bl.Net, x: Tensor) -> None:
     """As contract.check_point, for a net that is already captured."""
     truth = [y.detach() for y in pytree.tree_leaves(model(x))]
     for method in METHODS:
-        found = pytree.tree_leaves(net.bounds(bl.Linf(x, 0.0), method=method), is_leaf=lambda b: isinstance(b, bl.Bounds))
+        found = pytree.tree_leaves(net.bounds(bl.Linf(x, 0.0), method=method, alpha=steps(method)), is_leaf=lambda b: isinstance(b, bl.Bounds))
         for bounds, value in zip(found, truth, strict=True):
             error = max(float((end.detach() - value).abs().max()) for end in bounds)
             assert error <= 10 * slack(value), f"{method}: with radius 0 a bound differs from the value by {error:.3e}"
@@ -347,7 +347,7 @@ def test_perturbed_parameters(name: str, norm: str, both: bool) -> None:
         with torch.no_grad():
             truth.append(pytree.tree_leaves(torch.func.functional_call(module, at, points)))
     for method in METHODS:
-        bounds = net.bounds(*entries, method=method, perturb=perturb)
+        bounds = net.bounds(*entries, method=method, alpha=steps(method), perturb=perturb)
         leaves = pytree.tree_leaves(bounds, is_leaf=lambda b: isinstance(b, bl.Bounds))
         for values in truth:
             for value, bound in zip(values, leaves, strict=True):

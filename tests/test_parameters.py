@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, members, slack
+from tests.contract import METHODS, assert_inside, members, slack, steps
 from tests.networks import NETWORKS, one_thread, stir
 
 
@@ -117,7 +117,7 @@ def attack(name: str, regions: Mapping[str, bl.Region], entry: bl.Region | Tenso
     points = weight_members(model, regions, x, count)
     inputs = members(entry, count, 9) if isinstance(entry, bl.Region) else [entry]
     for method in methods:
-        bounds = net.bounds(entry, perturb=regions, method=method)
+        bounds = net.bounds(entry, perturb=regions, method=method, alpha=steps(method))
         lower, upper = bounds.lower.detach(), bounds.upper.detach()
         assert torch.isfinite(lower).all()
         assert torch.isfinite(upper).all()
@@ -206,9 +206,9 @@ def test_samples_do_not_influence_each_other(name: str, method: str) -> None:
     _, net, x = captured(name)
     regions = placed(name, perturbable(name), "L2")
     entry = (lambda x: bl.Linf(x, 0.02)) if x.is_floating_point() else (lambda x: x)
-    whole = net.bounds(entry(x), perturb=regions, method=method)
+    whole = net.bounds(entry(x), perturb=regions, method=method, alpha=steps(method))
     for i in range(len(x)):
-        alone = net.bounds(entry(x[i : i + 1]), perturb=regions, method=method)
+        alone = net.bounds(entry(x[i : i + 1]), perturb=regions, method=method, alpha=steps(method))
         for a, b in ((whole.lower[i], alone.lower[0]), (whole.upper[i], alone.upper[0])):
             # a gradient that is nearly zero takes its sign from rounding, so optimised slopes differ a little
             room = 50 if method == "alpha-crown" else 3
@@ -221,7 +221,7 @@ def test_radius_zero_is_the_value(name: str, method: str) -> None:
     model, net, x = captured(name)
     value = model(x).detach()
     for ball in (bl.Linf, bl.L2, bl.L1):
-        bounds = net.bounds(x, perturb={path: ball(eps=0.0) for path in perturbable(name)}, method=method)
+        bounds = net.bounds(x, perturb={path: ball(eps=0.0) for path in perturbable(name)}, method=method, alpha=steps(method))
         assert (bounds.lower - value).abs().max() <= 10 * slack(value)
         assert (bounds.upper - value).abs().max() <= 10 * slack(value)
 
@@ -233,9 +233,9 @@ def test_an_affine_parameter_is_bounded_exactly(method: str) -> None:
     with torch.no_grad():
         hidden, value = model[:3](x), model(x)
     for region, weight_room, bias_room in ((bl.Linf(eps=0.1), 0.1 * hidden.abs().sum(1), 0.1), (bl.L2(eps=0.1), 0.1 * hidden.norm(dim=1), 0.1)):
-        weight = net.bounds(x, perturb={"3.weight": region}, method=method)
-        bias = net.bounds(x, perturb={"3.bias": region}, method=method)
-        both = net.bounds(x, perturb={"3.weight": region, "3.bias": region}, method=method)
+        weight = net.bounds(x, perturb={"3.weight": region}, method=method, alpha=steps(method))
+        bias = net.bounds(x, perturb={"3.bias": region}, method=method, alpha=steps(method))
+        both = net.bounds(x, perturb={"3.weight": region, "3.bias": region}, method=method, alpha=steps(method))
         for bounds, room in ((weight, weight_room), (bias, torch.full_like(weight_room, bias_room)), (both, weight_room + bias_room)):
             assert (bounds.upper - value - room[:, None]).abs().max() < 1e-5
             assert (bounds.lower - value + room[:, None]).abs().max() < 1e-5
@@ -269,7 +269,7 @@ def test_a_running_statistic_can_be_perturbed() -> None:
     for name in ("0.1.running_mean", "0.1.running_var"):
         value = model.get_buffer(name)
         for method in METHODS:
-            bounds = net.bounds(bl.Linf(x, 0.02), perturb={name: bl.Linf(eps=0.1)}, method=method)
+            bounds = net.bounds(bl.Linf(x, 0.02), perturb={name: bl.Linf(eps=0.1)}, method=method, alpha=steps(method))
             for moved in (value + 0.1, value - 0.1, value):
                 with torch.no_grad():
                     assert_inside(functional_call(model, {name: moved}, (x,)), bounds.lower.detach(), bounds.upper.detach(), f"{method}, {name}")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.interval import Interval
+from tests.contract import steps
 
 D = torch.float64
 numbers = st.floats(-3, 3, allow_nan=False, width=32)
@@ -155,7 +156,7 @@ def test_a_users_own_region(method: str) -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
     region = Simplex(torch.randn(4, 2, 3))
-    bounds = bl.capture(net, region.centre).bounds(region, method=method)
+    bounds = bl.capture(net, region.centre).bounds(region, method=method, alpha=steps(method))
     for _ in range(50):
         y = net(region.sample())
         assert ((bounds.lower <= y + 1e-5) & (y <= bounds.upper + 1e-5)).all()

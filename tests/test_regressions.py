@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.rules.registry import unregister
-from tests.contract import METHODS, assert_inside, check_sound
+from tests.contract import METHODS, assert_inside, check_sound, steps
 
 DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
 
@@ -38,7 +38,7 @@ def exact_affine(f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, 
 def answers(f: Callable[..., Any], *entries: Any) -> dict[str, bl.Bounds]:
     """The bounds of f by every method."""
     net = bl.capture(f, *[entry.centre if isinstance(entry, bl.Region) else entry for entry in entries])
-    return {method: net.bounds(*entries, method=method) for method in METHODS}
+    return {method: net.bounds(*entries, method=method, alpha=steps(method)) for method in METHODS}
 
 
 def assert_exact(bounds: bl.Bounds, lower: Tensor, upper: Tensor, what: str) -> None:
