@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import boundlab as bl
 from tests.contract import check_sound
-from tests.random_graphs import Program, as_graph, random_program, random_region
+from tests.random_graphs import Program, attack, random_program, random_region
 
 number = st.integers(0, (1 << 16) - 1)
 programs = st.lists(st.tuples(number, number, number, number), min_size=1, max_size=8)
@@ -20,10 +20,7 @@ programs = st.lists(st.tuples(number, number, number, number), min_size=1, max_s
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs, seed=number, double=st.booleans())
 def test_random_graphs_are_sound(program: list[tuple[int, int, int, int]], seed: int, double: bool) -> None:
-    dtype = torch.float64 if double else torch.float32
-    region = random_region(random.Random(seed), dtype)
-    with torch.no_grad():
-        check_sound(Program(program, dtype), (region,), net=as_graph(program, dtype), count=6)
+    attack(program, lambda dtype: random_region(random.Random(seed), dtype), torch.float64 if double else torch.float32)
 
 
 @pytest.mark.parametrize("seed", range(6))
