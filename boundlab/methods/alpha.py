@@ -228,6 +228,9 @@ def _gathered(call: Call, rows: Window) -> Call | None:
     if x.shape != torch.Size((rows.values.shape[1], *rows.places.shape)):
         return None
     part = Interval(rows.places.take(x.lower), rows.places.take(x.upper))
+    if any(map(any, rows.places.overhang)):  # outside of the node anything goes that the operator is defined for
+        inside = rows.places.take(torch.ones_like(x.lower)) > 0
+        part = Interval(torch.where(inside, part.lower, x.lower.flatten()[0]), torch.where(inside, part.upper, x.upper.flatten()[0]))
     return replace(call, leaves=tuple(part if isinstance(leaf, Interval) else leaf for leaf in call.leaves))
 
 
@@ -257,7 +260,9 @@ def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, st
 
 
 def _started(tensor: Tensor, rows: int, part: Tensor) -> Tensor:
-    return (tensor[:, part[0] : part[-1] + 1] if tensor.shape[1] == rows else tensor).clone().requires_grad_()
+    """The given numbers of some rows, kept in [0, 1] whatever was given: outside of it no relaxation is sound."""
+    cut = tensor[:, part[0] : part[-1] + 1] if tensor.shape[1] == rows else tensor
+    return cut.detach().nan_to_num(0.5).clamp(0, 1).clone().requires_grad_()
 
 
 def climb_node(analysis: Analysis, target: str, options: Alpha, undecided: Undecided | None) -> Interval:
