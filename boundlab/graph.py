@@ -57,6 +57,11 @@ class Node:
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
         return tuple(dict.fromkeys(leaf.name for leaf in leaves if isinstance(leaf, Ref)))
 
+    @cached_property
+    def flat(self) -> bool:
+        """Whether there are no keywords and nothing nested among the arguments."""
+        return not self.kwargs and not any(isinstance(arg, (list, tuple, dict)) for arg in self.args)
+
     def arguments(self, lookup: Callable[[str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with every reference replaced by what ``lookup`` says of it."""
         swap = lambda leaf: lookup(leaf.name) if isinstance(leaf, Ref) else leaf
@@ -119,15 +124,15 @@ class Graph:
                 env[node.name] = node.call(*node.arguments(env.__getitem__))
         return env
 
-    def ancestors(self, targets: tuple[str, ...]) -> set[str]:
-        """The targets and every node that they depend on."""
+    def ancestors(self, targets: tuple[str, ...], ends: frozenset[Any] = frozenset()) -> set[str]:
+        """The targets and every node that they depend on, but not through operators in ``ends``."""
         found: set[str] = set()
         stack = list(targets)
         while stack:
             name = stack.pop()
             if name not in found:
                 found.add(name)
-                stack.extend(self.nodes[name].inputs)
+                stack.extend(() if self.nodes[name].op in ends else self.nodes[name].inputs)
         return found
 
     def dependents(self, sources: set[str], cuts: frozenset[Any] = frozenset()) -> set[str]:

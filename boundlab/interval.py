@@ -31,6 +31,12 @@ class Interval:
     def radius(self) -> Tensor:
         return (self.upper - self.lower) / 2
 
+    @property
+    def ball(self) -> tuple[Tensor, Tensor]:
+        """Centre and radius, in two passes over the memory instead of four."""
+        centre = torch.lerp(self.lower, self.upper, 0.5) if self.dtype.is_floating_point else self.centre
+        return centre, self.upper - centre
+
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.
 

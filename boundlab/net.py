@@ -220,15 +220,15 @@ class Net:
         fixed = slopes if isinstance(slopes, str) else "adaptive"
         samples = self._samples(values, regions)
         budget = in_bytes(memory, next(iter(regions.values())).centre.device)
-        return analyse(Question(self._plan(regions), values, regions, samples, method, budget, fixed, alpha or Alpha(), start, thorough))
+        return analyse(Question(self._plan(regions, thorough), values, regions, samples, method, budget, fixed, alpha or Alpha(), start, thorough))
 
-    def _plan(self, regions: Mapping[str, Region]) -> Plan:
+    def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
-        key = tuple(regions), boxes, generation()
+        key = tuple(regions), boxes, every_node, generation()
         if key not in self._plans:
             targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
-            self._plans[key] = Plan(self.graph, tuple(regions), boxes, targets)
+            self._plans[key] = Plan(self.graph, tuple(regions), boxes, targets, every_node)
         return self._plans[key]
 
     def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:

@@ -98,22 +98,32 @@ class Lines:
     upper_bias: Tensor | None
     shapes: tuple[torch.Size, ...]
 
+    def _mixed(self, rows: Tensor, positive: Tensor, negative: Tensor, low: Tensor, up: Tensor) -> Tensor:
+        """c+ low + c- up. With lines through the origin, whose slopes are of one size, as c low + c- (up - low): then the
+        positive part of the rows is not needed at all."""
+        if low is up:
+            return rows * low
+        return (positive * low).addcmul_(negative, up if positive is not rows else up - low)
+
+    def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return rows if self.lower_bias is None else rows.clamp(min=0), rows.clamp(max=0)
+
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        out = []
-        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
-        for low, up, shape in zip(self.lower, self.upper, self.shapes, strict=True):
-            out.append(sum_to(rows * low if low is up else torch.addcmul(positive * low, negative, up), shape))
-        return out, _terms(positive, self.lower_bias, negative, self.upper_bias)
+        positive, negative = self._parts(rows)
+        mixed = [self._mixed(rows, positive, negative, low, up) for low, up in zip(self.lower, self.upper, strict=True)]
+        return [sum_to(part, shape) for part, shape in zip(mixed, self.shapes, strict=True)], _terms(
+            positive, self.lower_bias, negative, self.upper_bias
+        )
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         shape = torch.Size((rows.values.shape[1], *rows.places.shape))
         if any(argument != shape for argument in self.shapes):
             return None
         out = []
-        positive, negative = rows.values.clamp(min=0), rows.values.clamp(max=0)
+        positive, negative = self._parts(rows.values)
         for low, up in zip(self.lower, self.upper, strict=True):
-            both = rows.values * rows.take(low) if low is up else torch.addcmul(positive * rows.take(low), negative, rows.take(up))
-            out.append(rows.with_values(both))
+            taken = rows.take(low)
+            out.append(rows.with_values(self._mixed(rows.values, positive, negative, taken, taken if low is up else rows.take(up))))
         terms = _terms(positive, self.lower_bias, negative, self.upper_bias)
         return out, _dots([(rows.with_values(part, rows.clean), constant) for part, constant in terms])
 

@@ -90,9 +90,12 @@ class Analysis:
 
     def _clean_values(self) -> dict[str, Any]:
         """The values, for the centres of the regions, of what train-mode statistics are taken from."""
-        wanted = tuple(node.inputs[0] for node in self.graph.nodes.values() if node.op is clean)
+        whole = self.plan.whole
+        wanted = tuple(node.inputs[0] for node in whole.nodes.values() if node.op is clean)
         if not wanted:
             return {}
-        needed = self.graph.ancestors(wanted)
+        needed = whole.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}
-        return self.graph.run({**self.values, **centres}, keep=lambda name: name in needed)
+        found = whole.run({**self.values, **centres}, keep=lambda name: name in needed)
+        self.values |= {name: value for name, value in found.items() if name not in self.plan.variable}
+        return found

@@ -95,7 +95,7 @@ def _bends_nothing(analysis: Analysis, node: Node) -> bool:
     not boxes (an L2 ball), whose hull would lose the norm, and the coefficients are affordable."""
     if node.name not in analysis.plan.affine_only:
         return False
-    sources = [name for name in analysis.graph.ancestors((node.name,)) if name in analysis.regions]
+    sources = [name for name in analysis.plan.behind(node.name) if name in analysis.regions]
     if all(analysis.regions[name].is_box for name in sources):
         return False
     columns = sum(analysis.interval(name).lower.numel() for name in sources)

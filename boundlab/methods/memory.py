@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import torch
 
@@ -13,11 +14,22 @@ SPEED = 1 << 22
 """Coefficients of a node beyond which more rows at once are not faster: they only leave the cache."""
 COPIES = 8
 """How many tensors of the size of the rows a backward step keeps alive."""
+BLOCK = (1 << 25) - (1 << 16)
+"""The largest block, in bytes, that raises the limits of glibc's allocator."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@cache
+def reuse_freed_blocks() -> None:
+    """Let the allocator of the C library keep what coefficients free, instead of giving it back to the system and taking it
+    page by page again: glibc raises its limits for that to the largest block freed so far, 32 MiB at most. The block is
+    never touched, so it costs nothing; other allocators do not mind."""
+    torch.empty(BLOCK, dtype=torch.uint8)
 
 
 def in_bytes(memory: int | str | None, device: torch.device) -> int:
     """A budget in bytes: a number, a text such as "2 GiB", or None for half of what is free."""
+    reuse_freed_blocks()
     if memory is None:
         return free_memory(device) // 2
     found = memory
@@ -49,7 +61,7 @@ def coefficients(analysis: Analysis) -> int:
 
 def rows_at_once(analysis: Analysis, target: str) -> int:
     """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does."""
-    sizes = {name: analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable}
+    sizes = {name: analysis.interval(name).lower.numel() for name in analysis.plan.behind(target)}
     largest = max(sizes, key=sizes.__getitem__)
     fit = coefficients(analysis) // max(1, sizes[largest])
     if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).lower.element_size():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,20 +10,29 @@ import torch
 
 from boundlab.graph import Graph
 from boundlab.interval import Interval
+from boundlab.methods.folding import fold
 from boundlab.rules.affine import MONOTONE
-from boundlab.rules.registry import CUTS, Call, Rule, aten, find_rule
+from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
 
 UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """sources: the perturbed nodes; boxes: those of them whose elements move independently; targets: the outputs."""
+    """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move independently; targets: the
+    outputs; every_node: whether all nodes are asked for, so that none may be folded into another."""
 
-    graph: Graph
+    whole: Graph
     sources: tuple[str, ...]
     boxes: frozenset[str]
     targets: tuple[str, ...]
+    every_node: bool = False
+    _behind: dict[str, set[str]] = field(default_factory=dict)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph to work on."""
+        return self.whole if self.every_node else fold(self.whole, self.whole.dependents(set(self.sources), CUTS), self.targets)
 
     @cached_property
     def variable(self) -> set[str]:
@@ -32,7 +41,14 @@ class Plan:
 
     @cached_property
     def needed(self) -> set[str]:
-        return self.graph.ancestors(self.targets)
+        """What the targets depend on; not what only the clean values behind train-mode statistics do."""
+        return self.graph.ancestors(self.targets, ends=frozenset((clean,)))
+
+    def behind(self, target: str) -> set[str]:
+        """A perturbed node and the perturbed nodes that it depends on."""
+        if target not in self._behind:
+            self._behind[target] = self.graph.ancestors((target,), ends=CUTS) & self.variable
+        return self._behind[target]
 
     @cached_property
     def rules(self) -> dict[str, Rule]:

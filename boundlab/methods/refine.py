@@ -28,7 +28,7 @@ Undecided = Callable[[Interval], Tensor]
 
 def total_size(analysis: Analysis, target: str) -> int:
     """How many elements the nodes that ``target`` depends on have in all."""
-    return sum(analysis.interval(name).lower.numel() for name in analysis.graph.ancestors((target,)) if name in analysis.plan.variable)
+    return sum(analysis.interval(name).lower.numel() for name in analysis.plan.behind(target))
 
 
 def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,10 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
 
 def spread(value: Number, x: Tensor, what: str) -> Tensor:
     """A number, one per sample, or one per element, as a tensor that broadcasts against x."""
+    if isinstance(value, (int, float)):
+        if math.isnan(value):
+            raise ArgumentError(f"{what} contains NaN")
+        return torch.tensor(value, dtype=x.dtype, device=x.device)
     tensor = value.to(x) if isinstance(value, Tensor) else torch.as_tensor(value, dtype=x.dtype, device=x.device)
     if torch.isnan(tensor).any():
         raise ArgumentError(f"{what} contains NaN")
@@ -44,6 +50,8 @@ def spread(value: Number, x: Tensor, what: str) -> Tensor:
 
 def radius(eps: Number, x: Tensor) -> Tensor:
     tensor = spread(eps, x, "eps")
+    if isinstance(eps, (int, float)) and eps >= 0:
+        return tensor
     if (tensor < 0).any():
         raise ArgumentError(f"eps must not be negative; its smallest entry is {float(tensor.min()):g}")
     return tensor

@@ -76,12 +76,17 @@ class Affine:
         if absolute is None:
             pairs = [(x.lower, x.upper) if sign > 0 else (x.upper, x.lower) for x, sign in zip(call.inputs, self._signs(call), strict=True)]
             return Interval(function(*[least for least, _ in pairs]), function(*[most for _, most in pairs]))
-        centre = function(*[x.centre for x in call.inputs])
-        radius = absolute(*[x.radius for x in call.inputs])
-        return Interval(centre - radius, centre + radius)
+        return around(call, function, absolute)
 
     def nonlinear(self, call: Call) -> bool:
         return False
+
+
+def around(call: Call, function: Callable[..., Tensor], absolute: Callable[..., Tensor]) -> Interval:
+    """The interval of an affine function of intervals: its value at their centres, plus and minus its reach."""
+    centres, radii = zip(*[x.ball for x in call.inputs], strict=True)
+    centre, radius = function(*centres), absolute(*radii)
+    return Interval(centre - radius, centre + radius)
 
 
 def _truth_of_numbers(call: Call) -> bool:

@@ -27,6 +27,7 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.graph import Ref
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
+from boundlab.rules.affine import around
 from boundlab.rules.registry import Call, Family, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
@@ -54,31 +55,35 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
 
     numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one or the other.
     """
-    ll, lu, ul, uu = _corners(x, y)
-    first = {"lower": (y.lower, x.lower, ll), "upper": (y.lower, x.upper, ul)}
-    second = {"lower": (y.upper, x.upper, uu), "upper": (y.upper, x.lower, lu)}
+    first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
+    second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
+    finite = all(bool(torch.isfinite(end).all()) for end in (x.lower, x.upper, y.lower, y.upper))
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
-        blend = [_blend(share, a, b) for a, b in zip(first[side], second[side], strict=True)]
-        planes.append((blend[0], blend[1], -blend[2]))
+        (a, b), (c, d) = first[side], second[side]
+        in_x, in_y = _blend(share, a, c, finite), _blend(share, b, d, finite)
+        # the intercept of each plane is minus the product of its slopes
+        planes.append((in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d, finite)))
     return planes[0], planes[1]
 
 
-def _blend(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _blend(share: Tensor, a: Tensor, b: Tensor, finite: bool) -> Tensor:
     """share a + (1 - share) b, exactly a or b for a truth value; without torch.where, which is slow for broadcast tensors."""
     if share.dtype == torch.bool:
-        if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
+        if not finite:
             return torch.where(share, a, b)
         share = share.to(a.dtype)
     return torch.addcmul(share * a, 1 - share, b)
 
 
 def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
-    """Whether the lower plane is (A), and whether the upper one is the first."""
-    ll, lu, ul, uu = _corners(x, y)
+    """Whether the lower plane is (A), and whether the upper one is the first; broadcastable to the products."""
     x_signed, y_signed = (x.lower >= 0) | (x.upper <= 0), (y.lower >= 0) | (y.upper <= 0)
     x_low, y_low = x.lower >= 0, y.lower >= 0  # the end nearer to 0, where the sign is kept
+    if bool(x_signed.all()):
+        return x_low, ~x_low
+    ll, lu, ul, uu = _corners(x, y)
     below = torch.where(x_signed, x_low, torch.where(y_signed, y_low, ll <= uu))
     return below, torch.where(x_signed, ~x_low, torch.where(y_signed, y_low, ul >= lu))
 
@@ -171,8 +176,7 @@ class Bilinear:
                 (v,) = call.inputs
                 ends = function(v.lower), function(v.upper)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
-            centre, radius = function(*[v.centre for v in call.inputs]), absolute(*[v.radius for v in call.inputs])
-            return Interval(centre - radius, centre + radius)
+            return around(call, function, absolute)
         x, y, bias = self._sides(call)
         function = self._unbiased(call)
         if self.letters is not None:
@@ -211,7 +215,9 @@ class Bilinear:
         if not self.nonlinear(call) or self.letters is None or isinstance(bias, Interval):
             return None
         space, _, (x_letters, y_letters) = self._space(call)
-        start = torch.stack(chosen_planes(_spread(x, x_letters, space), _spread(y, y_letters, space))).to(x.dtype)
+        spread = _spread(x, x_letters, space), _spread(y, y_letters, space)
+        shape = torch.broadcast_shapes(spread[0].shape, spread[1].shape)
+        start = torch.stack([choice.expand(shape) for choice in chosen_planes(*spread)]).to(x.dtype)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         return Family(start, lambda numbers: self._planes(call, constant, numbers), by_row=self.letters is _elementwise)
 
@@ -248,7 +254,7 @@ class Bilinear:
         space, result, (x_letters, y_letters) = self._space(call)
         lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space), numbers)
         summed = [i for i, letter in enumerate(space) if letter not in result]
-        full = torch.broadcast_shapes(lower[2].shape)
+        full = lower[2].shape
         if self.letters is not _elementwise:
             bias = [(plane[2].sum(summed) if summed else plane[2]) + constant for plane in (lower, upper)]
             slopes = [tuple(slope.expand(full) for slope in plane[:2]) for plane in (lower, upper)]

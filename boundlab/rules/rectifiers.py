@@ -37,6 +37,8 @@ class Rectifier:
         (x,) = call.inputs
         f, s = call.bind(), _negative_slope(call)
         ends = f(x.lower), f(x.upper)
+        if not isinstance(s, Tensor) and s >= 0:
+            return Interval(*ends)
         low, up = torch.minimum(*ends), torch.maximum(*ends)
         if (isinstance(s, Tensor) and (s < 0).any()) or (not isinstance(s, Tensor) and s < 0):
             crosses = (x.lower < 0) & (x.upper > 0)

@@ -61,10 +61,15 @@ class Call:
         """The intervals of the perturbed arguments, in order."""
         return tuple(self.leaves[i] for i in self.positions)
 
+    @property
+    def flat(self) -> bool:
+        """Whether the leaves are the arguments: no keywords, and nothing nested."""
+        return self.node.flat
+
     @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs as the operator takes them, with intervals in the perturbed places."""
-        if not self.node.kwargs and not any(isinstance(arg, (list, tuple, dict)) for arg in self.node.args):
+        if self.flat:
             return self.leaves, {}
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
 
@@ -75,7 +80,7 @@ class Call:
         """
         fixed = [leaf if i in self.positions else constant(leaf) for i, leaf in enumerate(self.leaves)]
         call = self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
-        args, kwargs = pytree.tree_unflatten(fixed, self.tree) if function is not None else self.arguments
+        args, kwargs = self.arguments if function is None else (tuple(fixed), {}) if self.flat else pytree.tree_unflatten(fixed, self.tree)
         places = [i for i, arg in enumerate(args) if isinstance(arg, Interval)]
 
         def bound(*variables: Any) -> Any:

@@ -88,11 +88,15 @@ def _readings(call: Call) -> tuple[int, Interval, list[tuple[Plane, Plane]]]:
     dim = _dimension(call)
     x = _last(call.inputs[0], dim)
     a, b = _differences(x)
-    log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)  # (..., i)
-    if call.result is not None:  # h = 1 / softmax_i, so better bounds of the result are better bounds of h
-        known = _last(call.result, dim)
-        log_h = torch.fmax(log_h, -torch.log(known.upper))
-        log_k = torch.maximum(log_h, torch.fmin(log_k, -torch.log(known.lower)))
+    # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds of h
+    known = None if call.result is None else _last(call.result, dim)
+    if known is not None and bool((known.lower > torch.finfo(known.dtype).tiny).all()):
+        log_h, log_k = -torch.log(known.upper), -torch.log(known.lower)  # (..., i)
+    else:
+        log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)
+        if known is not None:
+            log_h = torch.fmax(log_h, -torch.log(known.upper))
+            log_k = torch.maximum(log_h, torch.fmin(log_k, -torch.log(known.lower)))
     return dim, x, list(zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True))
 
 

@@ -6,6 +6,7 @@ to offer and autograd's transpose serves. They are a matter of speed only: tests
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -80,13 +81,14 @@ class Convolution:
         reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]
         padding = self.padding if whole else [0] * len(reach)
         size = list(self.shape[1:]) if whole else reach
-        # torch's transposed convolutions are slow without a stride and into few channels; plain ones of the same effect are not
+        # torch's transposed convolutions are slow without a stride and into few channels, by factors of 2 to 8; plain ones
+        # of the same effect are not
         if set(self.stride) == {1} and self.groups == 1:
             outer = [d * (k - 1) - pad for d, k, pad in zip(self.dilation, kernel, padding, strict=True)]
             if min(outer) >= 0:
                 flipped = self.weight.transpose(0, 1).flip(*range(2, self.weight.dim()))
                 return self._plain(rows, flipped, padding=outer, dilation=self.dilation)
-        if self.weight.shape[1] <= FEW_CHANNELS and set(self.dilation) == {1} and self.groups == 1:
+        if self.weight.shape[1] <= FEW_CHANNELS[-1] and set(self.dilation) == {1} and self.groups == 1:
             return self._by_phases(rows, padding, size)
         extra = [want + 2 * pad - have for have, want, pad in zip(reach, size, padding, strict=True)]
         transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(self.stride) - 1]
@@ -106,16 +108,25 @@ class Convolution:
         split = F.pad(self.weight, pads).reshape(out, into, *[n for t, s in zip(taps, self.stride, strict=True) for n in (t, s)])
         phases, over = [3 + 2 * d for d in range(dims)], [2 + 2 * d for d in range(dims)]
         weight = split.flip(over).permute(*phases, 1, 0, *over).reshape(-1, out, *taps)
-        found = self._plain(rows, weight, padding=[t - 1 for t in taps])
+        last = LAST.get(dims) if into > FEW_CHANNELS[0] else None
+        found = self._plain(rows if last is None else rows.contiguous(memory_format=last), weight, padding=[t - 1 for t in taps])
+        wide = [n * s for n, s in zip(found.shape[2:], self.stride, strict=True)]
         found = found.reshape(len(rows), *self.stride, into, *found.shape[2:])
         order = [n for d in range(dims) for n in (dims + 2 + d, 1 + d)]
-        found = found.permute(0, dims + 1, *order)
-        found = found.reshape(len(rows), into, *[found.shape[2 + 2 * d] * self.stride[d] for d in range(dims)])
-        cut = [n for have, want, pad in zip(found.shape[:1:-1], reversed(size), reversed(padding), strict=True) for n in (-pad, want + pad - have)]
-        return F.pad(found, cut) if any(cut) else found
+        if last is None:
+            found = found.permute(0, dims + 1, *order).reshape(len(rows), into, *wide)
+        else:  # with the channels last, runs of phases and channels move as a whole
+            found = found.permute(0, *order, dims + 1).reshape(len(rows), *wide, into).movedim(-1, 1)
+        for d, (want, pad) in enumerate(zip(size, padding, strict=True)):
+            found = found.narrow(d + 2, pad, min(want, wide[d] - pad))
+        short = [n for have, want in zip(found.shape[:1:-1], reversed(size), strict=True) for n in (0, want - have)]
+        return F.pad(found, short) if any(short) else found.contiguous()
 
 
-FEW_CHANNELS = 4
+FEW_CHANNELS = 4, 16
+"""Up to how many channels of its argument a convolution with strides is transposed by phases, with the channels in their
+usual place and with the channels last."""
+LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 def convolution_of(call: Call, dims: int) -> Convolution | None:
@@ -184,6 +195,24 @@ def _multiply(call: Call) -> Transpose | None:
     return lambda rows: sum_to(rows * constant, shape)
 
 
+def _reduce(call: Call) -> Transpose | None:
+    """sum and mean: every element that is summed over gets the coefficient of the sum."""
+    (x, *rest), kwargs = call.arguments
+    given: dict[str, Any] = {**dict(zip(("dim", "keepdim"), rest, strict=False)), **kwargs}
+    if given.get("dtype") is not None:
+        return None
+    shape, dims = x.shape, given.get("dim")
+    places = sorted({d % len(shape) for d in ([dims] if isinstance(dims, int) else dims or range(len(shape)))})
+    count = math.prod(shape[d] for d in places) if getattr(call.node.op, "overloadpacket", None) is aten.mean else 1
+
+    def transpose(rows: Tensor) -> Tensor:
+        for d in () if given.get("keepdim", False) else places:
+            rows = rows.unsqueeze(d + 1)
+        return (rows if count == 1 else rows / count).expand(len(rows), *shape)
+
+    return transpose
+
+
 def _negate(call: Call) -> Transpose | None:
     return lambda rows: -rows
 
@@ -206,6 +235,8 @@ TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.sub: _add(-1),
     aten.mul: _multiply,
     aten.neg: _negate,
+    aten.sum: _reduce,
+    aten.mean: _reduce,
 }
 WITH_BIAS = {aten.linear: 0, aten.conv1d: 1, aten.conv2d: 2, aten.conv3d: 3}
 """Operators that add a bias, and how many dimensions follow those of the bias."""
