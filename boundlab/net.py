@@ -11,8 +11,9 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from boundlab.capture.torch_export import Function, export
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, MemoryLimit
 from boundlab.graph import Graph, Ref
+from boundlab.halves import halves, joined
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
@@ -102,14 +103,20 @@ class Net:
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
         _choose("sides", sides, SIDES)
-        answer = self._ask(inputs, kwargs, method, perturb, slopes, alpha, memory, intermediates)
-        if spec is not None:
-            bounds = spec_bounds(answer, self._only_output("spec"), _spec_tensor(spec), sides)
-            result = self._drop_samples(bounds)
-            return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {}, answer.numbers)
-        kept = self._intermediates(answer) if intermediates else {}
-        leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
-        return pytree.tree_unflatten(leaves, self._outputs)
+
+        def ask(entries: Any, spec: Tensor | None) -> Any:
+            answer = self._ask(entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates)
+            if spec is not None:
+                result = self._drop_samples(spec_bounds(answer, self._only_output("spec"), spec, sides))
+                return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {}, answer.numbers)
+            kept = self._intermediates(answer) if intermediates else {}
+            leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
+            return pytree.tree_unflatten(leaves, self._outputs)
+
+        rows = None if spec is None else _spec_tensor(spec)
+        if rows is not None and rows.dim() == 2:  # the same for all samples
+            return self._in_parts(lambda entries, _: ask(entries, rows), (inputs, kwargs), None, not intermediates)
+        return self._in_parts(ask, (inputs, kwargs), rows, not intermediates)
 
     def margins(
         self,
@@ -128,11 +135,15 @@ class Net:
         *entries, labels = inputs
         if not isinstance(labels, Tensor):
             labels = torch.as_tensor(labels)
-        answer = self._ask(tuple(entries), kwargs, method, perturb, slopes, alpha, memory)
-        target = self._only_output("margins")
-        spec = margin_spec(labels, self._classes(answer, target))
-        result = self._drop_samples(spec_bounds(answer, target, spec, "lower"))
-        return result.lower
+
+        def ask(entries: Any, labels: Tensor) -> Tensor:
+            answer = self._ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
+            target = self._only_output("margins")
+            spec = margin_spec(labels, self._classes(answer, target))
+            return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
+
+        found: Tensor = self._in_parts(ask, (tuple(entries), kwargs), labels, True)
+        return found
 
     def linear_bounds(
         self,
@@ -176,6 +187,16 @@ class Net:
         )
 
     # -- details ---------------------------------------------------------------------------------------------------
+
+    def _in_parts(self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Tensor | None, may: bool) -> Any:
+        """Ask for all samples at once, or for one half after the other where not even one row of coefficients fits."""
+        try:
+            return ask(entries, of_samples)
+        except MemoryLimit:
+            parts = halves(self.graph, entries, of_samples) if may else None
+            if parts is None:
+                raise
+        return joined([self._in_parts(ask, *part, may) for part in parts])
 
     def _lines(self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None) -> tuple[dict[str, Tensor], Tensor]:
         ends, bias = backward.pull_back(answer.analysis, target, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,6 +42,16 @@ class Region(ABC):
     def is_box(self) -> bool:
         """Whether the set is its hull, so that interval arithmetic is exact for one affine step."""
         return False
+
+    def samples(self, chosen: slice) -> Region | None:
+        """The region over some of the samples, None if it cannot tell. This serves dataclasses whose tensors hold one entry
+        per sample, in dimension 0, or are the same for all samples."""
+        if not is_dataclass(self):
+            return None
+        dims, samples = self.centre.dim(), self.centre.shape[0]
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        own = lambda t: t.dim() > 0 and t.shape[0] == samples and (t.dim() == dims or t.dim() == 1)
+        return replace(self, **{name: tensor[chosen] for name, tensor in tensors.items() if own(tensor)})
 
     def at(self, value: Tensor) -> Region:
         """The region around ``value`` if it has no centre yet; itself otherwise."""
