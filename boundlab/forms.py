@@ -21,6 +21,9 @@ from torch.nn import functional as F
 
 from boundlab.batch import product
 
+INDICES = 1 << 18
+"""How many values are put in their places at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -112,9 +115,12 @@ class Places:
         offsets = torch.zeros((), dtype=torch.long, device=values.device)
         for size, stride in zip(self.sizes, strides, strict=True):
             offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
-        index = base.unsqueeze(2) + offsets.flatten()
         canvas = torch.zeros(*values.shape[:2], math.prod(sizes), dtype=values.dtype, device=values.device)
-        filled = canvas.scatter(2, index, values.flatten(2)).reshape(*values.shape[:2], *sizes)
+        some = len(values) if values.requires_grad else max(1, INDICES // max(1, values[:1].numel()))
+        parts = zip(canvas.split(some), base.split(some), values.split(some), strict=True)
+        for place, first, part in parts:  # in parts, as the indices take twice the memory of the values
+            place.scatter_(2, first.unsqueeze(2) + offsets.flatten(), part.flatten(2))
+        filled = canvas.reshape(*values.shape[:2], *sizes)
         for d in dims:
             before, _ = self.overhang[d]
             filled = filled.narrow(d + 2, before, self.shape[d])

@@ -188,12 +188,23 @@ def test_convolutions(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyP
     assert_same_bounds(model, (bl.L2(x, 0.3),), monkeypatch)
 
 
+KERNEL = torch.randn(3, 4, 3, 3, generator=torch.Generator().manual_seed(3))
+
 HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "average pooling": lambda h: F.relu(F.avg_pool2d(h, 2) - 0.2),
+    "average pooling, overlapping": lambda h: F.relu(F.avg_pool2d(h, 3, stride=2, padding=1) - 0.2),
+    "average pooling, edges apart": lambda h: F.relu(F.avg_pool2d(h, 3, stride=2, padding=1, count_include_pad=False) - 0.2),
+    "average pooling, uneven": lambda h: F.relu(F.avg_pool2d(h, (4, 5), ceil_mode=True) - 0.2),
+    "average of all": lambda h: F.relu(F.adaptive_avg_pool2d(h, 1) - 0.2),
     "max pooling": lambda h: F.relu(F.max_pool2d(h, 2) - 0.4),
     "max pooling, overlapping": lambda h: F.relu(F.max_pool2d(h, 3, stride=2, padding=1) - 0.4),
     "resized": lambda h: F.relu(F.interpolate(h, scale_factor=2) - 0.2),
     "concatenated": lambda h: F.relu(torch.cat([h, h.flip(1)], 1) - 0.2),
+    "concatenated places": lambda h: F.relu(F.conv2d(torch.cat([h, h - 1], 3), KERNEL.to(h), padding=1) - 0.2),
+    "concatenated with a constant": lambda h: F.relu(torch.cat([torch.ones_like(h), h], 1).mean(1) - 0.2),
+    "sliced channels": lambda h: F.relu(F.conv2d(F.pad(h, (1, 1))[:, :, :, 1:-1], KERNEL.to(h), padding=1)[:, :, 1:-2] - 0.2),
+    "selected": lambda h: F.relu(F.conv2d(h, KERNEL.to(h), padding=1)[:, 1] + h[:, -1] - 0.2),
+    "selected column": lambda h: F.relu(F.conv2d(h, KERNEL.to(h), padding=1)[..., 2] - 0.2),
     "sliced": lambda h: F.relu(h[:, 1:, ::2] - 0.2),
     "permuted": lambda h: F.relu(h.permute(0, 2, 3, 1) - 0.2),
     "transposed": lambda h: F.relu(h.transpose(1, 3) - 0.2),

@@ -135,11 +135,11 @@ def convolution_of(call: Call, dims: int) -> Convolution | None:
     given: dict[str, Any] = {**dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)), **kwargs}
     if not isinstance(x, Interval) or len(call.positions) != 1 or isinstance(given.get("padding", 0), str) or len(x.shape) != dims + 2:
         return None
-    every = lambda name, default: _each(given.get(name, default), dims)
+    every = lambda name, default: each(given.get(name, default), dims)
     return Convolution(weight, every("stride", 1), every("padding", 0), every("dilation", 1), given.get("groups", 1), x.shape[1:])
 
 
-def _each(value: Any, dims: int) -> list[int]:
+def each(value: Any, dims: int) -> list[int]:
     return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
 
 

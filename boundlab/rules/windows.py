@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 from boundlab.forms import Places, Run, Window, unravel
 from boundlab.interval import Interval
 from boundlab.rules.registry import Call, aten
-from boundlab.rules.transposes import convolution_of
+from boundlab.rules.transposes import Convolution, convolution_of, each
 
 Transpose = Callable[[Window], list[Window] | None]
 
@@ -209,43 +210,122 @@ def _matmul(call: Call) -> Transpose | None:
     return lambda rows: [_times(rows, y.T, tuple(x.shape[1:]))]
 
 
-def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
-    def make(call: Call) -> Transpose | None:
-        setting = convolution_of(call, dims)
-        if setting is None:
-            return None
-        weight, shape = setting.weight, tuple(setting.shape)
+def _convolution(setting: Convolution | None) -> Transpose | None:
+    if setting is None:
+        return None
+    weight, shape, dims = setting.weight, tuple(setting.shape), len(setting.stride)
 
-        def transpose(rows: Window) -> list[Window]:
-            p, groups = rows.places, setting.groups
-            channel = p.runs[0]
-            channels = None
-            if channel is not None and math.prod(p.sizes) == 1 and set(setting.dilation) == {1}:  # one element: a row of the weight
-                values = weight[channel.start] * rows.values
-                if groups > 1:
-                    each = weight.shape[0] // groups
-                    channels = Run(channel.start // each, groups, 0, weight.shape[1])
-            else:
-                values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(0, rows.values.shape[:2])
-            runs = [None if run is None else run.through(s, pad) for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)]
-            sizes = list(values.shape[2:])
-            for d, pad in enumerate(setting.padding, start=1):
-                if runs[d - 1] is None:  # the whole result: cut to the whole argument
-                    values = F.pad(values, [0, 0] * (dims - d) + [-pad, shape[d] + pad - sizes[d]])
-                    sizes[d] = shape[d]
-            return [Window(values, Places(shape, tuple(sizes), (channels, *runs)), clean=not any(setting.padding))]
+    def transpose(rows: Window) -> list[Window]:
+        p, groups = rows.places, setting.groups
+        channel = p.runs[0]
+        channels = None
+        if channel is not None and math.prod(p.sizes) == 1 and set(setting.dilation) == {1}:  # one element: a row of the weight
+            values = weight[channel.start] * rows.values
+            if groups > 1:
+                each = weight.shape[0] // groups
+                channels = Run(channel.start // each, groups, 0, weight.shape[1])
+        else:
+            values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(0, rows.values.shape[:2])
+        runs = [None if run is None else run.through(s, pad) for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)]
+        sizes = list(values.shape[2:])
+        for d, pad in enumerate(setting.padding, start=1):
+            if runs[d - 1] is None:  # the whole result: cut to the whole argument
+                values = F.pad(values, [0, 0] * (dims - d) + [-pad, shape[d] + pad - sizes[d]])
+                sizes[d] = shape[d]
+        return [Window(values, Places(shape, tuple(sizes), (channels, *runs)), clean=not any(setting.padding))]
 
-        return transpose
+    return transpose
 
-    return make
+
+def _average(call: Call, dims: int) -> Transpose | None:
+    """Average pooling that divides by the same number everywhere: a convolution of each channel with equal weights."""
+    (x, kernel, *rest), kwargs = call.arguments
+    given: dict[str, Any] = {**dict(zip(("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"), rest, strict=False)), **kwargs}
+    sizes, padding = each(kernel, dims), each(given.get("padding", 0), dims)
+    uneven = given.get("ceil_mode") or (any(padding) and not given.get("count_include_pad", True)) or given.get("divisor_override")
+    if uneven or len(x.shape) != dims + 2:
+        return None
+    weight = torch.full((x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.lower.device)
+    stride = each(given.get("stride") or kernel, dims)
+    return _convolution(Convolution(weight, stride, padding, [1] * dims, x.shape[1], x.shape[1:]))
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------------
+
+
+def _concatenate(call: Call) -> Transpose | None:
+    """Every argument gets the part of the rows along ``dim`` that it made."""
+    (values, *rest), kwargs = call.arguments
+    dims = len(call.inputs[0].shape)
+    dim = (rest[0] if rest else kwargs.get("dim", 0)) % dims - 1
+    if dim < 0 or any(len(value.shape) != dims for value in values):
+        return None
+
+    def transpose(rows: Window) -> list[Window]:
+        rows, found, begin = rows.covering([dim]), [], 0
+        for value in values:
+            size = value.shape[dim + 1]
+            if isinstance(value, Interval):
+                places = Places(tuple(value.shape[1:]), _with(rows.places.sizes, dim, size), rows.places.runs)
+                found.append(Window(rows.values.narrow(dim + 2, begin, size), places, rows.clean))
+            begin += size
+        return found
+
+    return transpose
+
+
+def _slice(call: Call) -> Transpose | None:
+    (x, *rest), kwargs = call.arguments
+    given: dict[str, Any] = {**dict(zip(("dim", "start", "end", "step"), rest, strict=False)), **kwargs}
+    dim = given.get("dim", 0) % len(x.shape) - 1
+    whole = x.shape[dim + 1]
+    begin, end, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(whole)
+    if dim < 0:  # all samples, or a part of them
+        return _pass(1) if (begin, end, step) == (0, whole, 1) else None
+    return (lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]) if step == 1 else None
+
+
+def _select(call: Call) -> Transpose | None:
+    (x, dim, index), _ = call.arguments
+    dim = dim % len(x.shape) - 1
+    shape = tuple(x.shape[1:])
+
+    def transpose(rows: Window) -> list[Window]:
+        p = rows.places
+        insert = lambda old, new: (*old[:dim], new, *old[dim:])
+        thin = Places(insert(p.shape, 1), insert(p.sizes, 1), insert(p.runs, None))
+        return [_placed(Window(rows.values.unsqueeze(dim + 2), thin, rows.clean), dim, index % shape[dim], shape)]
+
+    return transpose if dim >= 0 else None
+
+
+def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Window:
+    """Rows of a part of a node, which begins at ``begin`` along ``dim``, as rows of the whole."""
+    p = rows.places
+    run = p.runs[dim]
+    if run is None:  # the window is the whole part
+        run = Run(torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device), 1)
+    if any(p.overhang[dim]):  # what sticks out of the part may lie inside the whole
+        rows = rows.cleaned()
+    return Window(rows.values, Places(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))), rows.clean)
+
+
+def _with(old: tuple[Any, ...], place: int, new: Any) -> tuple[Any, ...]:
+    return (*old[:place], new, *old[place + 1 :])
 
 
 WINDOWS: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.linear: _linear,
     aten.matmul: _matmul,
-    aten.conv1d: _convolution(1),
-    aten.conv2d: _convolution(2),
-    aten.conv3d: _convolution(3),
+    aten.conv1d: lambda call: _convolution(convolution_of(call, 1)),
+    aten.conv2d: lambda call: _convolution(convolution_of(call, 2)),
+    aten.conv3d: lambda call: _convolution(convolution_of(call, 3)),
+    aten.avg_pool1d: lambda call: _average(call, 1),
+    aten.avg_pool2d: lambda call: _average(call, 2),
+    aten.avg_pool3d: lambda call: _average(call, 3),
+    aten.cat: _concatenate,
+    aten.slice: _slice,
+    aten.select: _select,
     aten.reshape: _reshape,
     aten.flatten: _reshape,
     aten.unflatten: _reshape,
