@@ -116,10 +116,12 @@ class Places:
         for size, stride in zip(self.sizes, strides, strict=True):
             offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
         canvas = torch.zeros(*values.shape[:2], math.prod(sizes), dtype=values.dtype, device=values.device)
-        some = len(values) if values.requires_grad else max(1, INDICES // max(1, values[:1].numel()))
-        parts = zip(canvas.split(some), base.split(some), values.split(some), strict=True)
-        for place, first, part in parts:  # in parts, as the indices take twice the memory of the values
-            place.scatter_(2, first.unsqueeze(2) + offsets.flatten(), part.flatten(2))
+        if values.requires_grad:
+            canvas = canvas.scatter(2, base.unsqueeze(2) + offsets.flatten(), values.flatten(2))
+        else:  # in parts, as the indices take twice the memory of the values
+            some = max(1, INDICES // max(1, values[:1].numel()))
+            for i in range(0, len(values), some):
+                canvas[i : i + some].scatter_(2, base[i : i + some].unsqueeze(2) + offsets.flatten(), values[i : i + some].flatten(2))
         filled = canvas.reshape(*values.shape[:2], *sizes)
         for d in dims:
             before, _ = self.overhang[d]
