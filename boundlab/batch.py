@@ -35,7 +35,10 @@ class Layout:
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
-        if self.dim == 0 and self.outer == self.inner == 1 and constant.dim() < rows.dim():
+        plain = self.dim == 0 and self.outer == self.inner == 1
+        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
+            found = torch.mv(rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()).reshape(-1, samples)
+        elif plain and constant.dim() < rows.dim():
             found = dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
         else:
             found = self.sum(rows * constant, samples)

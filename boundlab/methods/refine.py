@@ -115,13 +115,14 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device)
     at_once = rows_at_once(analysis, target)
+    fruitless: set[str] = set()
     while len(order):
         chosen, order = order[:at_once], order[at_once:]
         rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
         if undecided is None:
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
             continue
-        race = Race(analysis, chosen, best, lambda least: elements.split(undecided(known_with(least))) & wanted)
+        race = Race(analysis, chosen, best, lambda least: elements.split(undecided(known_with(least))) & wanted, fruitless)
         ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
             race.note(concretize(analysis, ends, bias))
@@ -139,10 +140,10 @@ class Race:
     running: Tensor
     best: Tensor
     going: Callable[[Tensor], Tensor]
+    fruitless: set[str]
+    """Nodes at which a look dropped too few rows of this target."""
     peak: int = 0
     """The largest number of coefficients of one node so far."""
-    fruitless: bool = False
-    """Whether the last look dropped too few rows."""
 
     def note(self, bounds: Tensor) -> None:
         """Lower bounds of the running rows."""
@@ -152,16 +153,13 @@ class Race:
     def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
         self.peak = max(self.peak, (rows.values if isinstance(rows, Window) else rows).numel())
-        if not alone or name not in self.analysis.plan.readers:
-            return None
-        if self.fruitless:  # look again at the node after this one
-            self.fruitless = False
+        if not alone or name not in self.analysis.plan.readers or name in self.fruitless:
             return None
         self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)))
         going = self.going(self.best).T.gather(0, self.running)
         count = int(going.sum(0).max())
         if count > WORTH_DROPPING * len(going):
-            self.fruitless = True
+            self.fruitless.add(name)
             return None
         kept = going.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
         self.running = self.running.gather(0, kept)
