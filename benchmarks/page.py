@@ -76,7 +76,7 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
         "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
         "Growth of the resident size of a process that asks one question. Dense: windows switched off and as many rows at once as memory allows. "
         "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs at a radius of 1/255 under `memory=\"2 GiB\"`, and again under `\"100 MiB\"`; one layer of its dense form alone would need "
-        "65536 rows of 65536 numbers, 16 GiB. A peak of 0 lies below what importing torch and an interval pass took before.", "",
+        "65536 rows of 65536 numbers, 16 GiB.", "",
         *table(["network", "form", "peak MiB", "seconds", "mean width"], rows),
     ]  # fmt: skip
 

@@ -30,8 +30,8 @@ KEPT = 4
 """How much more the gradient keeps of a row, over all nodes, than one step of it takes."""
 SETTLED = 0.01
 """A row ends its climb when it has risen by less than this share of its whole rise in each of ``PATIENCE`` steps."""
-PATIENCE = 6
-MEMORY = 0.5
+PATIENCE = 8
+MEMORY = 0.3
 """How much of the last gradients the direction of a step remembers: less to and fro at a kink."""
 
 
@@ -48,7 +48,7 @@ class Alpha:
 
     iterations: int = 20
     inner: int | None = None
-    lr: float = 0.5
+    lr: float = 0.45
     sides: str = "both"
     share: bool = False
     stop_when: float | None = None
