@@ -27,7 +27,7 @@ from benchmarks.workloads import WORKLOADS
 from boundlab.methods import backward, memory
 
 CASES = [("conv_wide", False), ("conv_wide", True), ("resnet", False), ("resnet", True), ("cnn7", False), ("cnn7 in less", False)]
-BUDGETS = {"cnn7": "2 GiB", "cnn7 in less": "100 MiB"}
+BUDGETS = {"cnn7": "2 GiB", "cnn7 in less": "20 MiB"}
 
 
 class Watch:

@@ -37,15 +37,18 @@ def verification(found: dict[str, Any]) -> list[str]:
             f"{row['mean_margin']:.4f}",
             f"{peer['mean_margin']:.4f}",
         ]
-        rows.append([row["workload"], row["method"], str(row["batch"]), f"{1e3 * row['seconds']:.1f}", *cells])
+        floor = f"{row['gigaflops']:.2f}", f"{1e3 * row['kernels']:.1f}"
+        rows.append([row["workload"], row["method"], str(row["batch"]), f"{1e3 * row['seconds']:.1f}", *floor, *cells])
     means = [[method, f"{gain:.2f}", f"{TARGETS[method]:g}" if method in TARGETS else ""] for method, gain in gains(found["rows"]).items()]
     return [
         "## Cost of verification", "", "    python -m benchmarks.verification", "",
         "Lower bounds of all margins, without gradient. The cost is a multiple of one forward and backward pass of the same batch, measured in the same "
         f"process, interleaved, best of several rounds, {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on torch 2.13, measured in the same way on another "
         "quiet two-core machine (`benchmarks/peer.json`); its plain step took up to twice as long as ours does here, which makes its multiples smaller.", "",
-        *table(["workload", "method", "batch", "ms", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
+        *table(["workload", "method", "batch", "ms", "GFLOP", "kernels, ms", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
         *table(["method", "geometric mean of peer / ours", "aim"], means),
+        "GFLOP and kernels: the floating-point operations of its matrix products and convolutions, and the time that these alone take, the least that "
+        "any way to do the same work on this machine needs.", "",
         "Where the floor is: `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, 0.17 s at the 180 GFLOPS that two threads reach here; the rest of "
         "its time is the passes over the coefficients at each ReLU and at the input. Nearly all of its neurons are undecided behind the second layer, so dropping rows saves "
         "little there, unlike on the convolutional networks. `crown-ibp` pulls 9 rows a sample back through every layer, which is 9 times the "
@@ -75,7 +78,7 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
     return [
         "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
         "Growth of the resident size of a process that asks one question. Dense: windows switched off and as many rows at once as memory allows. "
-        "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs at a radius of 1/255 under `memory=\"2 GiB\"`, and again under `\"100 MiB\"`; one layer of its dense form alone would need "
+        "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs at a radius of 1/255 under `memory=\"2 GiB\"`, and again under `\"20 MiB\"` (a budget for coefficients, beside the values and weights: of its linear layer alone 64 MiB); one layer of its dense form alone would need "
         "65536 rows of 65536 numbers, 16 GiB.", "",
         *table(["network", "form", "peak MiB", "seconds", "mean width"], rows),
     ]  # fmt: skip

@@ -9,6 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+aten = torch.ops.aten
+KERNELS = frozenset((aten.mm, aten.bmm, aten.addmm, aten.mv, aten.convolution))
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -26,6 +32,38 @@ def best_of(tasks: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: fl
         if done >= 2 and time.perf_counter() - start > seconds:
             break
     return best
+
+
+class Kernels(TorchDispatchMode):
+    """Adds up the seconds that matrix products and convolutions take: what no other way to do the same work can leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        began = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in KERNELS:
+            self.seconds += time.perf_counter() - began
+        return result
+
+
+def kernel_seconds(task: Callable[[], Any], rounds: int = 3) -> float:
+    """The least seconds of a task's matrix products and convolutions."""
+    found = []
+    for _ in range(rounds):
+        with Kernels() as kernels:
+            task()
+        found.append(kernels.seconds)
+    return min(found)
+
+
+def gigaflops(task: Callable[[], Any]) -> float:
+    """How many 10^9 floating-point operations the matrix products and convolutions of a task take."""
+    with FlopCounterMode(display=False) as counter:
+        task()
+    return counter.get_total_flops() / 1e9
 
 
 def save(name: str, result: Any) -> None:

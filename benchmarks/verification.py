@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from benchmarks.timing import best_of, load, save
+from benchmarks.timing import best_of, gigaflops, kernel_seconds, load, save
 from benchmarks.workloads import PEER, WORKLOADS
 
 TARGETS = {"ibp": 1.5, "crown-ibp": 2.0, "crown": 3.0, "alpha-crown": 10.0}
@@ -56,6 +56,8 @@ def measure(name: str, method: str, rounds: int) -> dict[str, Any]:
         "seconds": seconds["ours"],
         "ratio": seconds["ours"] / (seconds["step"] / 3),
         "mean_margin": float(ask().mean()),
+        "gigaflops": gigaflops(ask),
+        "kernels": kernel_seconds(ask),
     }
     return row | ({"other_ratio": seconds["other"] / (seconds["step"] / 3)} if other is not None else {})
 
