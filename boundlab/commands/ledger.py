@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from boundlab.commands.certificates import Run, Task
-from boundlab.commands.files import write_atomically
 from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
 from boundlab.graph import op_name
 from boundlab.net import Net
 from boundlab.version import VERSION

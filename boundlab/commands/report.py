@@ -13,7 +13,7 @@ from torch import Tensor
 from boundlab.commands.certificates import Certification, Row
 from boundlab.commands.charts import cut_chart, margin_bars, number, png
 from boundlab.commands.cuts import Cut
-from boundlab.commands.files import write_atomically
+from boundlab.files import write_atomically
 from boundlab.version import VERSION
 
 SHOWN = 200

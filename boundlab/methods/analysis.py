@@ -26,7 +26,7 @@ Refine = Callable[["Analysis", Node, Interval], Interval]
 @dataclass(eq=False)
 class Analysis:
     """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes; memory
-    budget in bytes."""
+    budget in bytes; values for the clean input of the nodes that train-mode statistics are taken from, if they are known."""
 
     plan: Plan
     values: dict[str, Any]
@@ -34,6 +34,7 @@ class Analysis:
     samples: int
     slopes: str
     memory: int
+    clean: Mapping[str, Tensor] | None = None
     calls: dict[str, Call] = field(default_factory=dict)
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
 
@@ -94,6 +95,8 @@ class Analysis:
         wanted = tuple(node.inputs[0] for node in whole.nodes.values() if node.op is clean)
         if not wanted:
             return {}
+        if self.clean is not None:
+            return dict(self.clean)
         needed = whole.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}
         found = whole.run({**self.values, **centres}, keep=lambda name: name in needed)

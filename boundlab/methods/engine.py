@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
+from boundlab.forms import Window
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods import backward, refine
@@ -20,6 +21,7 @@ from boundlab.methods.forward import Forms
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
+from boundlab.regions.base import inner
 
 METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-crown")
 AFFORDABLE = 1 << 26
@@ -40,6 +42,8 @@ class Question:
     alpha: Alpha = field(default_factory=Alpha)
     start: Mapping[str, Mapping[str, Tensor]] | None = None
     """Numbers of an earlier result of "alpha-crown" to start from, by output."""
+    clean: Mapping[str, Tensor] | None = None
+    """Values for the clean input of the nodes that train-mode statistics are taken from, if they are known."""
     thorough: bool = False
     """Bound every element of the nodes that relaxations read, not only those that can change one."""
 
@@ -63,7 +67,7 @@ class Answer:
 
 def analyse(question: Question) -> Answer:
     """Bound every node that the targets depend on by the means of the method."""
-    analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes, question.memory)
+    analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes, question.memory, question.clean)
     forms = Forms(analysis) if question.method.startswith("forward") else None
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
 
@@ -177,8 +181,8 @@ def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interv
     if not len(rows):
         empty = torch.zeros(spec.shape[0] if spec.dim() == 3 else answer.analysis.samples, 0, dtype=rows.dtype, device=rows.device)
         return Interval(empty, empty)
-    below = _spec_lower(answer, target, rows, "lower") if sides != "upper" else None
-    above = -_spec_lower(answer, target, -rows, "upper") if sides != "lower" else None
+    below = lower_rows(answer, target, rows, "lower") if sides != "upper" else None
+    above = -lower_rows(answer, target, -rows, "upper") if sides != "lower" else None
     like = below if below is not None else above
     assert like is not None
     low = torch.full_like(like, -torch.inf) if below is None else below
@@ -186,15 +190,15 @@ def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interv
     return Interval(torch.minimum(low, up).T, torch.maximum(low, up).T)
 
 
-def _spec_lower(answer: Answer, target: str, rows: Tensor, side: str) -> Tensor:
-    """Lower bounds of rows of the output: (rows, samples)."""
+def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -> Tensor:
+    """Lower bounds of rows (rows, *shape) of the output by the method: (rows, samples)."""
     analysis = answer.analysis
     node = analysis.graph.nodes[target]
     if target not in analysis.plan.variable:
         product = rows * analysis.values[target]
         return product.flatten(2).sum(2) if node.layout is None else node.layout.sum(product, analysis.samples)
     if answer.base is not None:
-        crown = _spec_lower(answer.base, target, rows, side)
+        crown = lower_rows(answer.base, target, rows, side)
         if target in analysis.plan.affine_only or side not in _sides(answer, "both"):
             return crown
         return torch.fmax(crown, _climb(answer, target, side, rows))
@@ -222,6 +226,38 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
             continue
         bias = bias + backward.interval_rows(analysis, name, part, analysis.interval(name))
     return bias
+
+
+def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
+    """Interval bounds of z_k = f_k - f_y for all classes k: (samples, classes), exactly 0 for k = y.
+
+    The affine operators at the end are merged: both f_k and f_y are pulled back through them, and |a_k - a_y| serves both
+    sides. Costs as much as one row for each class, but only from where the operators at the end begin.
+    """
+    analysis = answer.analysis
+    classes, samples = analysis.interval(target).shape[1], analysis.samples
+    every = torch.arange(classes, device=labels.device)[:, None].expand(-1, samples)
+    pulled = [_units(analysis, target, chosen) for chosen in (every, labels[None])]
+    (ends, bias), (label_ends, label_bias) = pulled
+    centre, radius = bias - label_bias, torch.zeros_like(bias)
+    for name in {**ends, **label_ends}:
+        parts = [backward.dense(found[name]) for found in (ends, label_ends) if name in found]
+        slope = parts[0] - parts[1] if len(parts) == 2 else parts[0] if name in ends else -parts[0]
+        middle, reach = analysis.interval(name).ball
+        layout = analysis.graph.nodes[name].layout
+        dot = inner if layout is None else lambda rows, value, layout=layout: layout.dot(rows, value, samples)
+        centre, radius = centre + dot(slope, middle), radius + dot(slope.abs(), reach)
+    own = every == labels
+    centre, radius = centre.masked_fill(own, 0.0), radius.masked_fill(own, 0.0)
+    return Interval((centre - radius).T, (centre + radius).T)
+
+
+def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, backward.Rows], Tensor]:
+    """One element of the output a row and sample, pulled back through the affine operators at its end."""
+    like = analysis.interval(target).lower
+    rows = Window.units(torch.ones(chosen.shape, dtype=like.dtype, device=like.device), chosen, like.shape[1:])
+    bent = lambda name: name in analysis.plan.nonlinear
+    return backward.pull_back(analysis, target, rows, stop=bent)
 
 
 def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
     # below: chord of exp over [a, b] divided by t^2
     log_t = torch.logaddexp(log_h, log_k) - math.log(2)
     scale = -2 * log_t.unsqueeze(-1)
-    rise, start = _chord(only(a), only(b), scale)
+    rise, start = exp_chord(only(a), only(b), scale)
     rise, start = only(rise), only(start)
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
 
@@ -147,12 +147,12 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plan
     lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), weight * (1 - up_bias - g0)
 
     # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
-    rise, start = _chord(-log_k, -log_h, torch.zeros_like(log_h))
+    rise, start = exp_chord(-log_k, -log_h, torch.zeros_like(log_h))
     upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), start - rise * low_bias
     return lower, upper
 
 
-def _chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the tangent's slope, with
     the line lifted to both ends."""
     narrow = b - a < torch.finfo(a.dtype).eps ** 0.5
@@ -190,7 +190,7 @@ def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
     low_slope = weight / total
     low_bias = torch.log(total) - (low_slope * m).sum(dims, keepdim=True) + shift - (low_slope * shift).sum(dims, keepdim=True)
 
-    rise, start = _chord(a, b, zero)
+    rise, start = exp_chord(a, b, zero)
     rise, start = torch.where(finite, rise, zero), torch.where(finite, start, zero)
     level = (rise * m + start).sum(dims, keepdim=True)
     up_slope = rise / level

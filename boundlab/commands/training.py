@@ -1,0 +1,212 @@
+"""``boundlab train`` and ``boundlab evaluate``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from torch import nn
+
+from boundlab.data import Images, central_crop, load
+from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
+from boundlab.methods.engine import METHODS
+from boundlab.models import build
+from boundlab.training.evaluation import Attack, Errors, evaluate
+from boundlab.training.processes import Processes
+from boundlab.training.recipe import Recipe
+from boundlab.training.recipes import RECIPES, recipe_named
+from boundlab.training.trainer import CHECKPOINT, Trainer
+from boundlab.training.trainer import Progress as Step
+
+RESULT = "errors.json"
+Numbers = Callable[[str], list[float]]
+
+
+def add_commands(commands: Any, numbers: Numbers) -> None:
+    """The two commands with their arguments. numbers: reads "0.1" and "8/255"."""
+    train = commands.add_parser(
+        "train",
+        help="train a certifiably robust network",
+        description="Train by a recipe: a name or a TOML file, every entry of which can be set by a flag.",
+        epilog=f"recipes: {', '.join(RECIPES)}. Many processes: torchrun --nproc-per-node N -m boundlab train ...",
+    )
+    train.set_defaults(command=_train)
+    train.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a TOML file")
+    train.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
+    train.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for checkpoint, metrics and recipe")
+    train.add_argument("--resume", action="store_true", help="go on from the checkpoint in the output folder")
+    train.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
+    train.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
+    kinds = get_type_hints(Recipe)
+    for field in fields(Recipe):
+        if field.name != "name":
+            train.add_argument(f"--{field.name}", metavar="VALUE", help=f"default of a recipe: {field.default}", **_flag(kinds[field.name], numbers))
+
+    test = commands.add_parser("evaluate", help="clean, attacked and verified error of a trained network")
+    test.set_defaults(command=_evaluate)
+    test.add_argument("checkpoint", type=Path, metavar="DIR", help="the output folder of boundlab train, or a checkpoint in it")
+    test.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
+    test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
+    test.add_argument(
+        "--methods", nargs="+", default=["ibp", "crown-ibp"], choices=METHODS, metavar="METHOD", help="cheap ones first (default: ibp crown-ibp)"
+    )
+    test.add_argument("--steps", type=int, default=40, metavar="N", help="steps of the attack (default: 40)")
+    test.add_argument("--restarts", type=int, default=2, metavar="N", help="random starts of the attack, 0 for none (default: 2)")
+    test.add_argument("--step-size", type=float, default=0.25, metavar="S", help="first step of the attack in units of eps (default: 0.25)")
+    test.add_argument("--batch", type=int, default=200, metavar="N")
+    test.add_argument("--limit", type=int, metavar="N", help="only the first N test images")
+    test.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
+
+
+def _flag(kind: Any, numbers: Numbers) -> dict[str, Any]:
+    """How the command line reads a value of a recipe."""
+    if kind is bool:
+        return {"type": _truth}
+    if kind in (int, str):
+        return {"type": kind}
+    return {"type": (lambda text: numbers(text)[0]) if kind is float else lambda text: [float(n) for n in numbers(text)]}
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+# -- train -------------------------------------------------------------------------------------------------------------
+
+
+def _recipe(options: argparse.Namespace) -> Recipe:
+    base = Recipe.load(options.recipe) if options.recipe.endswith(".toml") or os.sep in options.recipe else recipe_named(options.recipe)
+    given = {field.name: getattr(options, field.name, None) for field in fields(Recipe) if field.name != "name"}
+    values = {key: value for key, value in given.items() if value is not None}
+    if "milestones" in values:
+        values["milestones"] = [int(epoch) for epoch in values["milestones"]]
+    return Recipe.read(values, base)
+
+
+def _train(options: argparse.Namespace) -> None:
+    recipe = _recipe(options)
+    _threads(options.threads)
+    processes = Processes.here()
+    try:
+        data = load(recipe.data, options.files, "train")
+        data = data if options.limit is None else data.first(options.limit)
+        trainer = Trainer(recipe, data, options.output, processes)
+        if (options.output / CHECKPOINT).exists() and not options.resume:
+            raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
+        resumed = options.resume and trainer.resume()
+        console = Console(quiet=processes.rank > 0)
+        if resumed:
+            console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
+        _follow(trainer, console)
+        console.print(f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False)
+    finally:
+        processes.leave()
+
+
+def _threads(count: int | None) -> None:
+    if count is not None:
+        if count < 1:
+            raise ArgumentError(f"--threads must be at least 1, not {count}")
+        torch.set_num_threads(count)
+
+
+def _follow(trainer: Trainer, console: Console) -> None:
+    """Train with a bar for the run and one for the epoch, one printed line an epoch, and TensorBoard if it is there."""
+    board = _board(trainer)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bars:
+        run = bars.add_task("epochs", total=trainer.recipe.epochs, completed=trainer.epoch)
+        epoch = bars.add_task("", total=trainer.steps, completed=trainer.step)
+
+        def watch(step: Step) -> None:
+            row = step.row
+            text = f"eps {row['eps']:.4f}  loss {row['loss']:.3f}  clean error {row['clean_error']:.2%}  not proved {row['not_proved']:.2%}"
+            bars.update(epoch, completed=step.step, description=text)
+            if step.step == step.steps:
+                bars.update(run, completed=step.epoch + 1)
+                console.print(f"epoch {step.epoch + 1:4d}  {text}", highlight=False)
+                if board is not None:
+                    for key, value in row.items():
+                        board.add_scalar(key, value, step.epoch + 1)
+
+        trainer.run(watch)
+
+
+def _board(trainer: Trainer) -> Any:
+    if importlib.util.find_spec("tensorboard") is None or trainer.output is None or trainer.processes.rank:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(trainer.output))
+
+
+# -- evaluate ----------------------------------------------------------------------------------------------------------
+
+
+def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
+    """The network of a checkpoint in eval mode, its recipe, and the size of its images."""
+    path = path / CHECKPOINT if path.is_dir() else path
+    if not path.exists():
+        raise ArgumentError(f"there is no checkpoint {path}")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    recipe = Recipe.read(state["recipe"])
+    zeros = (0.0,) * state["channels"]
+    model = build(recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros)
+    model.load_state_dict(state["model"])
+    return model.eval(), recipe, state["size"]
+
+
+def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Images:
+    data = load(recipe.data, files, "test")
+    data = data if limit is None else data.first(limit)
+    return central_crop(data, size) if size < data.images.shape[2] else data
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    _threads(options.threads)
+    model, recipe, size = load_trained(options.checkpoint)
+    eps = recipe.eps if options.eps is None else options.eps[0]
+    processes = Processes.here()
+    try:
+        data = test_images(recipe, options.files, size, options.limit)
+        attack = Attack(options.steps, options.restarts, options.step_size)
+        console = Console(quiet=processes.rank > 0)
+        columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
+            task = bar.add_task("", total=-(-len(data) // processes.count))
+            found = evaluate(model, data, eps, tuple(options.methods), attack, options.batch, processes, lambda n: bar.advance(task, n))
+        if processes.rank == 0:
+            console.print(_table(found, recipe, eps, bool(options.restarts)))
+            folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
+            text = json.dumps({"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}, indent=1) + "\n"
+            write_atomically(folder / RESULT, text)
+    finally:
+        processes.leave()
+
+
+def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
+    table = Table(title=f"{recipe.name}: {found.count} test images at eps {eps:.4g}", title_justify="left")
+    for name, side in (("", "left"), ("error", "right"), ("95 % interval", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    rows = {
+        "clean": found.clean,
+        **({"attacked (PGD)": found.attacked} if attacked else {}),
+        **{f"verified by {k}": v for k, v in found.verified.items()},
+    }
+    for name, share in rows.items():
+        low, high = found.interval(share)
+        table.add_row(name, f"{share:.2%}", f"{low:.2%} ... {high:.2%}")
+    return table

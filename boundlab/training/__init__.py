@@ -1,0 +1,1 @@
+"""Training networks whose robustness can be proved: losses, schedules, recipes, and the loop that uses them."""

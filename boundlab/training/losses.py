@@ -1,0 +1,96 @@
+"""Upper bounds of the cross entropy over a region, to train with.
+
+With z_k = f_k - f_y the loss is log S, S = sum_k exp(z_k) (z_y = 0). Two ways to bound it:
+
+- of margins: z_k <= -margin_k by the method, one row for each class, and log-sum-exp of these;
+- fused (section "loss fusion" of the paper): with interval bounds l_k <= z_k <= u_k every exp lies below its chord,
+  exp(z_k) <= a_k z_k + b_k, so S <= sum_k a_k z_k + sum_k b_k: a single row, sum_k a_k (e_k - e_y), whose upper bound the
+  method finds. Its cost does not depend on the number of classes.
+
+All exponentials are taken relative to m = max_k u_k >= 0, S = exp(m) S', so that nothing overflows: S' <= 1 + K. Where S'
+is a mean of two upper bounds (``beta``) it is one itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.interval import Interval
+from boundlab.methods.engine import Answer, differences, lower_rows, spec_bounds
+from boundlab.net import Net, margin_spec
+from boundlab.regions import Region
+from boundlab.rules.softmax import exp_chord
+
+
+def robust_cross_entropy(
+    net: Net,
+    *inputs: Any,
+    method: str = "crown-ibp",
+    fused: bool = True,
+    beta: float = 1.0,
+    perturb: Mapping[str, Region] | None = None,
+    slopes: str = "adaptive",
+    clean: Mapping[str, Tensor] | None = None,
+    **kwargs: Any,
+) -> Tensor:
+    """An upper bound of the cross entropy of every sample for all members of the regions: (batch,), differentiable.
+
+    inputs: one entry per model input, a region or a plain tensor, and last the labels (batch,). method: as for
+    ``net.bounds``. fused: bound the loss as one quantity instead of one margin for each class. beta: the share of the
+    method's bound in a mean with the interval bound; 0 is the interval bound alone, at its cost. clean: what
+    :class:`boundlab.training.clean_pass.CleanPass` has recorded, so that train-mode batch norms need no pass of their own.
+    """
+    *entries, labels = inputs
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= 1:
+        raise ArgumentError(f"beta is a share: 0 <= beta <= 1, not {beta!r}")
+    labels = torch.as_tensor(labels)
+    method = "ibp" if beta == 0 else method
+    answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, clean=clean)
+    target = net.only_output("robust_cross_entropy")
+    _check(net, answer, target, labels)
+    return upper_bound(answer, target, labels, fused, float(beta))[0]
+
+
+def upper_bound(answer: Answer, target: str, labels: Tensor, fused: bool, beta: float) -> tuple[Tensor, Tensor]:
+    """The loss (samples,) from what is known of every node, and for which samples interval arithmetic alone proves that the
+    label stays the largest output."""
+    z = differences(answer, target, labels)
+    certain = (z.upper.detach() < 0).sum(1) == z.shape[1] - 1
+    if answer.method == "ibp":
+        return torch.logsumexp(z.upper, 1), certain
+    shift = z.upper.detach().amax(1)  # at least 0, which is z_y
+    if fused:
+        total = _fused(answer, target, labels, z, shift)
+    else:
+        margins = spec_bounds(answer, target, margin_spec(labels, z.shape[1]), "lower").lower
+        total = torch.exp(-margins - shift[:, None]).sum(1) + torch.exp(-shift)
+    if beta < 1:
+        total = torch.lerp(torch.exp(z.upper - shift[:, None]).sum(1), total, beta)
+    return shift + torch.log(total), certain
+
+
+def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tensor) -> Tensor:
+    """An upper bound of sum_k exp(z_k - shift): (samples,)."""
+    rise, start = exp_chord(z.lower, z.upper, -shift[:, None].expand_as(z.upper))
+    # sum_k rise_k (e_k - e_y): the label's own entry takes minus the sum of the others
+    others = rise.scatter(1, labels[:, None], 0.0)
+    row = others.scatter_add(1, labels[:, None], -others.sum(1, keepdim=True))
+    above = -lower_rows(answer, target, -row[None])[0]
+    return (start.sum(1) + above).clamp(min=torch.finfo(start.dtype).tiny)
+
+
+def _check(net: Net, answer: Answer, target: str, labels: Tensor) -> None:
+    layout, shape = net.graph.nodes[target].layout, answer.analysis.values[target].shape
+    if layout is None or len(shape) != 2 or layout.dim != 0:
+        raise ArgumentError(f"robust_cross_entropy needs an output of shape (batch, classes), not {tuple(shape)}")
+    if labels.is_floating_point() or labels.shape != shape[:1]:
+        raise ArgumentError(f"labels must be {shape[0]} whole numbers, one a sample, not {labels.dtype} of shape {tuple(labels.shape)}")
+    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= shape[1]):
+        raise ArgumentError(f"labels must lie between 0 and {shape[1] - 1}; got {int(labels.min())} ... {int(labels.max())}")
+    if target not in answer.analysis.plan.variable:
+        raise ArgumentError("the output does not depend on anything that is perturbed")

@@ -1,0 +1,71 @@
+"""What one step of training minimises, as a module, so that DistributedDataParallel can wrap it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boundlab.net import Net, capture
+from boundlab.regions import Linf
+from boundlab.training.clean_pass import CleanPass
+from boundlab.training.losses import upper_bound
+from boundlab.training.recipe import Recipe
+from boundlab.training.regularisers import balance, preactivations, tightness
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the schedules say for one step: radius, share of LiRPA bounds, share of the clean loss, weight of the warm-up terms."""
+
+    eps: float
+    beta: float
+    kappa: float
+    warm_up: float
+
+
+class Objective(nn.Module):
+    """kappa * clean loss + (1 - kappa) * robust loss + warm-up terms + L1, over a batch.
+
+    The captured graph is in train mode: its batch norms take the statistics of the clean batch of the same step.
+    """
+
+    def __init__(self, model: nn.Module, recipe: Recipe, example: Tensor) -> None:
+        super().__init__()
+        self.model, self.recipe = model, recipe
+        was = model.training
+        self.net: Net = capture(model.train(), example)
+        model.train(was)
+
+    def forward(self, images: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch, without gradient."""
+        recipe = self.recipe
+        if recipe.method == "natural" or (weights.eps == 0 and weights.warm_up == 0):
+            logits = self.model(images)
+            clean = F.cross_entropy(logits, labels)
+            wrong = (logits.argmax(1) != labels).sum()
+            return clean + self._l1(), torch.stack([clean.detach(), clean.detach(), wrong, wrong])
+        with CleanPass(self.net) as seen:
+            logits = self.model(images)
+        method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
+        region = Linf(images, weights.eps, lower=0.0, upper=1.0)
+        answer = self.net.ask((region,), {}, method, None, "adaptive", clean=seen.values)
+        losses, certain = upper_bound(answer, self.net.only_output("training"), labels, recipe.fused, weights.beta)
+        robust, clean = losses.mean(), F.cross_entropy(logits, labels)
+        loss = robust if weights.kappa == 0 else torch.lerp(robust, clean, weights.kappa)
+        if weights.warm_up > 0:
+            layers = preactivations(answer)
+            if recipe.tightness > 0:
+                loss = loss + weights.warm_up * recipe.tightness * tightness(layers, region.hull().radius.mean())
+            if recipe.balance > 0:
+                loss = loss + weights.warm_up * recipe.balance * balance(layers)
+        wrong = (logits.argmax(1) != labels).sum()
+        return loss + self._l1(), torch.stack([clean.detach(), robust.detach(), wrong, (~certain).sum()])
+
+    def _l1(self) -> Tensor | float:
+        if self.recipe.l1 == 0:
+            return 0.0
+        weights = [p.abs().sum() for name, p in self.model.named_parameters() if name.endswith("weight") and p.dim() > 1]
+        return self.recipe.l1 * torch.stack(weights).sum()

@@ -1,0 +1,117 @@
+"""Everything that defines a training run, as one frozen object that a TOML file can hold."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from boundlab.data import SETS
+from boundlab.errors import ArgumentError
+from boundlab.models import MODELS
+from boundlab.training.schedules import KINDS
+
+METHODS = ("natural", "ibp", "crown-ibp")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """data, model: names. eps: the radius that is tested. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP).
+
+    fused: loss fusion. epochs, batch, lr: as usual, with Adam; lr falls by ``decay`` at the epochs ``milestones``. clip: the
+    largest gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta
+    and kappa move with it. factor: the last eps in training over the tested one. beta, kappa: first and last values of the share
+    of LiRPA bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the warm-up terms. flip, crop:
+    mirror images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). adaptive_target: the
+    robust loss below which an adaptive schedule goes on.
+    """
+
+    name: str = "unnamed"
+    data: str = "mnist"
+    model: str = "small-cnn-bn"
+    method: str = "crown-ibp"
+    eps: float = 0.1
+    fused: bool = True
+    epochs: int = 60
+    batch: int = 128
+    lr: float = 5e-4
+    milestones: tuple[int, ...] = (45, 55)
+    decay: float = 0.1
+    clip: float = 8.0
+    l1: float = 0.0
+    schedule: str = "smooth"
+    start: float = 1.0
+    length: float = 30.0
+    factor: float = 1.0
+    beta: tuple[float, float] = (1.0, 0.0)
+    kappa: tuple[float, float] = (0.0, 0.0)
+    init: str = "ibp"
+    tightness: float = 0.5
+    balance: float = 0.5
+    flip: bool = False
+    crop: int = 0
+    size: int = 0
+    adaptive_target: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, options in (
+            ("data", self.data, SETS),
+            ("model", self.model, tuple(MODELS)),
+            ("method", self.method, METHODS),
+            ("schedule", self.schedule, KINDS),
+            ("init", self.init, ("ibp", "default")),
+        ):
+            if value not in options:
+                raise ArgumentError(f"recipe {self.name!r}: {what} must be one of {', '.join(options)}, not {value!r}")
+        for what in ("epochs", "batch", "lr"):
+            if getattr(self, what) <= 0:
+                raise ArgumentError(f"recipe {self.name!r}: {what} must be positive, not {getattr(self, what)}")
+        for what in ("eps", "clip", "l1", "start", "length", "factor", "tightness", "balance", "crop", "size"):
+            if not getattr(self, what) >= 0:
+                raise ArgumentError(f"recipe {self.name!r}: {what} must not be negative, but is {getattr(self, what)}")
+        for what in ("beta", "kappa"):
+            if len(getattr(self, what)) != 2 or not all(0 <= share <= 1 for share in getattr(self, what)):
+                raise ArgumentError(f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, not {getattr(self, what)}")
+
+    @staticmethod
+    def read(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
+        """From names and values, as a TOML file or the command line gives them; anything unknown or of a wrong type is an error."""
+        base = Recipe() if base is None else base
+        kinds, known = get_type_hints(Recipe), {field.name for field in fields(Recipe)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ArgumentError(f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}")
+        return replace(base, **{key: _convert(key, value, kinds[key]) for key, value in values.items()})
+
+    @staticmethod
+    def load(path: str | Path) -> Recipe:
+        try:
+            return Recipe.read(tomllib.loads(Path(path).read_text()))
+        except FileNotFoundError:
+            raise ArgumentError(f"there is no recipe {path}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ArgumentError(f"{path} is not TOML: {error}") from None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def toml(self) -> str:
+        """The recipe as a TOML file that :meth:`load` reads."""
+        text = lambda value: str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+        line = lambda value: f"[{', '.join(map(text, value))}]" if isinstance(value, tuple) else text(value)
+        return "".join(f"{key} = {line(value)}\n" for key, value in self.as_dict().items())
+
+
+def _convert(key: str, value: Any, kind: Any) -> Any:
+    simple = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+    if kind in simple:
+        if not isinstance(value, simple[kind]) or (isinstance(value, bool) and kind is not bool):
+            raise ArgumentError(f"recipe: {key} must be of type {kind.__name__}, not {value!r}")
+        return kind(value)
+    number = int if "int" in str(kind) else float
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, (int, number)) and not isinstance(v, bool) for v in value):
+        raise ArgumentError(f"recipe: {key} must be a list of numbers, not {value!r}")
+    return tuple(number(v) for v in value)

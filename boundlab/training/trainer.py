@@ -1,0 +1,229 @@
+"""The training loop: one process or many, resumable at every step, the same weights whether interrupted or not.
+
+The order of the images and their crops and flips are functions of the seed and the epoch alone, so a run that goes on
+from a checkpoint sees what the uninterrupted one would have seen. With several processes each takes its share of every
+batch (:mod:`boundlab.training.processes`); all that differs is the order of sums.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from boundlab.data import Images
+from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
+from boundlab.models import build
+from boundlab.training.objective import Objective, Weights
+from boundlab.training.processes import Processes
+from boundlab.training.recipe import Recipe
+from boundlab.training.regularisers import ibp_initialisation
+from boundlab.training.schedules import Adaptive, Schedule, between
+
+CHECKPOINT, METRICS, RECIPE = "checkpoint.pt", "metrics.csv", "recipe.toml"
+COLUMNS = ("epoch", "eps", "beta", "kappa", "lr", "loss", "clean_loss", "robust_loss", "clean_error", "not_proved", "seconds")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Shown after every step: epoch, step and steps of the epoch, and the running means of the epoch."""
+
+    epoch: int
+    step: int
+    steps: int
+    row: dict[str, float]
+
+
+def model_for(recipe: Recipe, data: Images) -> nn.Sequential:
+    """The network of a recipe with the channel statistics of the training set inside, seeded."""
+    torch.manual_seed(recipe.seed)
+    mean, std = data.statistics()
+    model = build(recipe.model, data.images.shape[1], recipe.size or data.images.shape[2], data.classes, mean, std)
+    if recipe.init == "ibp":
+        ibp_initialisation(model, recipe.seed)
+    return model
+
+
+@dataclass(eq=False)
+class Trainer:
+    """recipe; the training set; where to write, None for nowhere; the processes that share the work."""
+
+    recipe: Recipe
+    data: Images
+    output: Path | None = None
+    processes: Processes = field(default_factory=Processes)
+
+    def __post_init__(self) -> None:
+        recipe = self.recipe
+        if recipe.batch % self.processes.count:
+            raise ArgumentError(f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} processes")
+        if len(self.data) < recipe.batch:
+            raise ArgumentError(f"the training set has {len(self.data)} images, less than one batch of {recipe.batch}")
+        self.device = self.processes.device
+        self.model = model_for(recipe, self.data).to(self.device)
+        self.objective = Objective(self.model, recipe, self._images(torch.arange(2), 0, 0))
+        self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
+        if self.processes.count > 1:
+            self._step = DistributedDataParallel(self.objective, device_ids=self.processes.device_ids)
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=recipe.lr)
+        self.schedule = Schedule(recipe.schedule, recipe.start, recipe.length)
+        steps = max(1, round(recipe.length * self.steps))
+        self.adaptive = Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
+        self.epoch, self.step = 0, 0
+        self._sums = torch.zeros(6, dtype=torch.float64)
+        self._seconds = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch; images that do not fill a batch wait for another epoch."""
+        return len(self.data) // self.recipe.batch
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self, watch: Callable[[Progress], None] = lambda _: None) -> nn.Sequential:
+        """Train to the end of the recipe from wherever it stands. Ctrl-C saves what is there and goes on up."""
+        try:
+            while self.epoch < self.recipe.epochs:
+                self._epoch(watch)
+        except KeyboardInterrupt:
+            self.save()
+            raise
+        return self.model
+
+    def _epoch(self, watch: Callable[[Progress], None]) -> None:
+        recipe, began = self.recipe, time.perf_counter()
+        self.model.train()
+        for group in self.optimiser.param_groups:
+            group["lr"] = recipe.lr * recipe.decay ** sum(self.epoch >= at for at in recipe.milestones)
+        for indices in self._batches():
+            weights = self.weights()
+            images, labels = self._images(indices, self.epoch, self.step), self.data.labels[indices].to(self.device)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss, seen = self._step(images, labels, weights)
+            if not math.isfinite(float(loss.detach())):
+                raise ArgumentError(
+                    f"the loss is {float(loss.detach())} in epoch {self.epoch}, step {self.step}: try a smaller lr or a longer schedule"
+                )
+            loss.backward()
+            if recipe.clip:
+                nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
+            self.optimiser.step()
+            self._count(loss.detach(), seen, len(labels))
+            if self.adaptive is not None:
+                self.adaptive.note(float(self.processes.mean(seen[1])))
+            self.step += 1
+            watch(Progress(self.epoch, self.step, self.steps, self._row(weights)))
+        self._seconds += time.perf_counter() - began
+        row = self._row(self.weights(end=True))
+        self.epoch, self.step = self.epoch + 1, 0
+        self._write(row)
+        self._sums.zero_()
+        self._seconds = 0.0
+        self.save()
+
+    def weights(self, end: bool = False) -> Weights:
+        """What the schedules say now."""
+        recipe = self.recipe
+        progress = self.epoch + (1.0 if end else self.step / self.steps)
+        share = self.schedule.share(progress) if self.adaptive is None else self.adaptive.share if progress >= recipe.start else 0.0
+        eps = recipe.eps * recipe.factor * share
+        warm_up = 1 - share if progress < recipe.start + recipe.length and (recipe.tightness or recipe.balance) else 0.0
+        return Weights(eps, between(*recipe.beta, share), between(*recipe.kappa, share), warm_up if recipe.method != "natural" else 0.0)
+
+    def _batches(self) -> Iterator[Tensor]:
+        """The indices of this process's share of every batch of the epoch that is left."""
+        order = torch.randperm(len(self.data), generator=self._generator(self.epoch, 0))
+        own = self.recipe.batch // self.processes.count
+        for step in range(self.step, self.steps):
+            batch = order[step * self.recipe.batch : (step + 1) * self.recipe.batch]
+            yield batch[self.processes.rank * own : (self.processes.rank + 1) * own]
+
+    def _generator(self, epoch: int, step: int) -> torch.Generator:
+        return torch.Generator().manual_seed((self.recipe.seed * 100_003 + epoch) * 1_000_003 + step)
+
+    def _images(self, indices: Tensor, epoch: int, step: int) -> Tensor:
+        """Pixels in [0, 1], cropped and mirrored at random: the same for an image whichever process takes it."""
+        images, recipe = self.data.images[indices].to(self.device).float() / 255, self.recipe
+        size, side = recipe.size or images.shape[2], images.shape[2]
+        if not (recipe.flip or recipe.crop or size < side):
+            return images
+        generator = self._generator(epoch, step + 1)
+        first = self.processes.rank * len(indices)
+        flips = torch.rand(recipe.batch, generator=generator)[first : first + len(indices)] < 0.5
+        shifts = torch.randint(0, side + 2 * recipe.crop - size + 1, (recipe.batch, 2), generator=generator)[first : first + len(indices)]
+        if recipe.flip:
+            images = torch.where(flips[:, None, None, None].to(self.device), images.flip(3), images)
+        padded = nn.functional.pad(images, [recipe.crop] * 4) if recipe.crop else images
+        rows = (shifts[:, :1] + torch.arange(size)).to(self.device)
+        columns = (shifts[:, 1:] + torch.arange(size)).to(self.device)
+        each = torch.arange(len(images), device=self.device)
+        return padded.permute(0, 2, 3, 1)[each[:, None, None], rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2).contiguous()
+
+    # -- what is kept --------------------------------------------------------------------------------------------------
+
+    def _count(self, loss: Tensor, seen: Tensor, samples: int) -> None:
+        clean, robust, wrong, open_ = seen.double().cpu()
+        self._sums += torch.stack([loss.double().cpu() * samples, clean * samples, robust * samples, wrong, open_, torch.tensor(float(samples))])
+
+    def _row(self, weights: Weights) -> dict[str, float]:
+        loss, clean, robust, wrong, open_, samples = self._sums.tolist()
+        n = max(samples, 1.0)
+        rate = self.optimiser.param_groups[0]["lr"]
+        values = (self.epoch, weights.eps, weights.beta, weights.kappa, rate, loss / n, clean / n, robust / n, wrong / n, open_ / n, self._seconds)
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def _write(self, row: dict[str, float]) -> None:
+        """One line of metrics; lines of epochs that a resumed run does again are dropped."""
+        if self.output is None or self.processes.rank:
+            return
+        path = self.output / METRICS
+        before = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([line for line in before if int(float(line["epoch"])) < int(row["epoch"])])
+        writer.writerow(row)
+        write_atomically(path, text.getvalue())
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.as_dict(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
+            "adaptive": None if self.adaptive is None else self.adaptive.state,
+            "channels": self.data.images.shape[1], "size": self.recipe.size or self.data.images.shape[2], "classes": self.data.classes,
+        }  # fmt: skip
+
+    def save(self) -> None:
+        """Write a checkpoint, atomically; one process does."""
+        if self.output is None or self.processes.rank:
+            return
+        buffer = io.BytesIO()
+        torch.save(self.state(), buffer)
+        write_atomically(self.output / CHECKPOINT, buffer.getvalue())
+        write_atomically(self.output / RECIPE, self.recipe.toml())
+
+    def resume(self) -> bool:
+        """Go on from the checkpoint in the output directory; whether there is one. A checkpoint of another recipe is an error."""
+        path = None if self.output is None else self.output / CHECKPOINT
+        if path is None or not path.exists():
+            return False
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        changed = [k for k, v in self.recipe.as_dict().items() if k not in ("epochs", "name") and state["recipe"].get(k) != v]
+        if changed:
+            raise ArgumentError(f"{path} is of a recipe with other {', '.join(changed)}: give another --output, or the same recipe")
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.epoch, self.step, self._sums, self._seconds = state["epoch"], state["step"], state["sums"].cpu(), state["seconds"]
+        if self.adaptive is not None and state["adaptive"] is not None:
+            self.adaptive.load(state["adaptive"])
+        return True
