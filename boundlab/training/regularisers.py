@@ -50,20 +50,18 @@ def balance(layers: list[Interval]) -> Tensor:
     terms = []
     for layer in layers:
         centre = layer.centre
-        above, below = centre > 0, centre <= 0
-        high, low = (centre * above).sum(), -(centre * below).sum()
-        spread = [_variance(centre, side) for side in (above, below)]
-        ratios = [_ratio(high, low), _ratio(*spread)]
+        sums, spreads = zip(*[_moments(torch.relu(side)) for side in (centre, -centre)], strict=True)
+        ratios = [_ratio(*sums), _ratio(*spreads)]
         terms.append(torch.stack([torch.relu(TOLERANCE - ratio) / TOLERANCE for ratio in ratios]).sum())
     return torch.stack(terms).mean()
+
+
+def _moments(part: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum and the variance of the positive entries; the others are 0."""
+    total, count = part.sum(), (part > 0).sum().clamp(min=1)
+    return total, (part * part).sum() / count - (total / count) ** 2
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
     """The smaller over the larger."""
     return torch.minimum(a, b) / torch.maximum(a, b).clamp(min=1e-12)
-
-
-def _variance(centre: Tensor, side: Tensor) -> Tensor:
-    count = side.sum().clamp(min=1)
-    mean = (centre * side).sum() / count
-    return (((centre - mean) * side) ** 2).sum() / count
