@@ -28,6 +28,7 @@ from boundlab.graph import Ref
 from boundlab.interval import Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
 from boundlab.rules.affine import around
+from boundlab.rules.interval_linear import interval_linear
 from boundlab.rules.registry import Call, Family, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
@@ -172,10 +173,21 @@ class Bilinear:
     def interval(self, call: Call) -> Interval:
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
+            x, y, bias = self._sides(call)
             if self.letters is _elementwise:  # one product each: the ends are those of the interval
                 (v,) = call.inputs
                 ends = function(v.lower), function(v.upper)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
+            if (
+                call.node.op is aten.linear.default
+                and isinstance(x, Interval)
+                and isinstance(y, Tensor)
+                and y.requires_grad
+                and y.dim() == 2
+                and not isinstance(bias, Interval)
+            ):
+                centre, radius = interval_linear(*x.ball, y, bias)
+                return Interval(centre - radius, centre + radius)
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
         function = self._unbiased(call)
