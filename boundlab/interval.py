@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab import passes
+
 
 @dataclass(frozen=True, eq=False)
 class Interval:
@@ -34,8 +36,12 @@ class Interval:
     @property
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
-        centre = torch.lerp(self.lower, self.upper, 0.5) if self.dtype.is_floating_point else self.centre
-        return centre, self.upper - centre
+        return passes.ball(self.lower, self.upper) if self.dtype.is_floating_point else (self.centre, self.radius)
+
+    @staticmethod
+    def around(centre: Tensor, radius: Tensor) -> Interval:
+        """``centre +- radius``."""
+        return Interval(*passes.ends(centre, radius)) if centre.shape == radius.shape else Interval(centre - radius, centre + radius)
 
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.

@@ -27,8 +27,8 @@ from boundlab.interval import Interval
 
 Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
-Terms = list[tuple[Rows, Tensor]]
-"""Constants of a backward step, as pairs whose inner products per sample are to be added."""
+Terms = list[tuple[Rows, Tensor | None]]
+"""Constants of a backward step, as pairs whose inner products per sample are to be added; None for a sum."""
 Form = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
 
@@ -81,10 +81,10 @@ def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor |
     return [(rows, constant) for rows, constant in ((positive, lower), (negative, upper)) if constant is not None]
 
 
-def _dots(terms: list[tuple[Window, Tensor]]) -> Tensor | float:
+def _dots(terms: list[tuple[Window, Tensor | None]]) -> Tensor | float:
     total: Tensor | float = 0.0
     for rows, constant in terms:
-        total = total + rows.dot(constant)
+        total = total + (rows.values.flatten(2).sum(2) if constant is None else rows.dot(constant))
     return total
 
 

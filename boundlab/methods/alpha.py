@@ -216,7 +216,7 @@ class Gathered:
         pulled, terms = self.lines.backward(rows.values.unsqueeze(0))
         total: Tensor | float = 0.0
         for part, constant in terms:
-            total = total + (part[0] * constant).flatten(2).sum(2)
+            total = total + (part[0] if constant is None else part[0] * constant).flatten(2).sum(2)
         return [rows.with_values(part[0]) for part in pulled], total
 
 

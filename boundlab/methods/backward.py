@@ -8,7 +8,7 @@ batch have the node's own layout, (rows, *shape); those of a node without one (a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -129,11 +129,12 @@ def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choos
     pulled: list[Rows]
     if layout is None:  # (rows, samples, *shape): every sample's copy is a row of its own
         parts, terms = relaxation.backward(rows.flatten(0, 1))
-        total = bias_of(terms, lambda part, constant: product(part, constant).reshape(count * samples, -1).sum(1).reshape(count, samples))
+        inside = lambda part, constant: part if constant is None else product(part, constant)
+        total = bias_of(terms, lambda part, constant: inside(part, constant).reshape(count * samples, -1).sum(1).reshape(count, samples))
         return [part.unflatten(0, (count, samples)) for part in parts], total
     parts, terms = relaxation.backward(rows)
     pulled = list(parts)
-    total = bias_of(terms, lambda part, constant: layout.dot(part, constant, samples))
+    total = bias_of(terms, lambda part, constant: layout.sum(part, samples) if constant is None else layout.dot(part, constant, samples))
     shared = [k for k, source in enumerate(names) if nodes[source].layout is None]
     if shared:  # a weight: keep what each sample asks of it apart
         apart, _ = relaxation.backward(layout.separate(rows, samples).flatten(0, 1))
@@ -142,7 +143,7 @@ def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choos
     return pulled, total
 
 
-def bias_of(terms: list[tuple[Any, Tensor]], dot: Callable[[Any, Tensor], Tensor]) -> Tensor | float:
+def bias_of(terms: Sequence[tuple[Any, Tensor | None]], dot: Callable[[Any, Any], Tensor]) -> Tensor | float:
     """The sum of the inner products per row and sample."""
     total: Tensor | float = 0.0
     for part, constant in terms:

@@ -85,8 +85,7 @@ class Affine:
 def around(call: Call, function: Callable[..., Tensor], absolute: Callable[..., Tensor]) -> Interval:
     """The interval of an affine function of intervals: its value at their centres, plus and minus its reach."""
     centres, radii = zip(*[x.ball for x in call.inputs], strict=True)
-    centre, radius = function(*centres), absolute(*radii)
-    return Interval(centre - radius, centre + radius)
+    return Interval.around(function(*centres), absolute(*radii))
 
 
 def _truth_of_numbers(call: Call) -> bool:

@@ -177,6 +177,9 @@ class Bilinear:
             if self.letters is _elementwise:  # one product each: the ends are those of the interval
                 (v,) = call.inputs
                 ends = function(v.lower), function(v.upper)
+                factor = y if isinstance(x, Interval) else x
+                if bool((torch.as_tensor(factor) >= 0).all()):
+                    return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
             if (
                 call.node.op is aten.linear.default
@@ -186,8 +189,7 @@ class Bilinear:
                 and y.dim() == 2
                 and not isinstance(bias, Interval)
             ):
-                centre, radius = interval_linear(*x.ball, y, bias)
-                return Interval(centre - radius, centre + radius)
+                return Interval.around(*interval_linear(*x.ball, y, bias))
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
         function = self._unbiased(call)

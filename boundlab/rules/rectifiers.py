@@ -7,17 +7,38 @@ leaves the least area; ``zero`` and ``one`` always the same one; ``same`` that o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from boundlab.forms import Window
 from boundlab.interval import Interval
-from boundlab.relaxation import Lines, Relaxation
+from boundlab.passes import rectified
+from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Family, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
+
+
+@dataclass(frozen=True, eq=False)
+class Rectified:
+    """The lines of a ReLU, with backward mode in the few passes over the memory that training needs."""
+
+    x: Interval
+    lines: Lines
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        coefficients, constants = rectified(rows, self.x.lower, self.x.upper)
+        return [coefficients], [(constants, None)]
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
+        return self.lines.backward_window(rows)
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        return self.lines.forward(lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +69,8 @@ class Rectifier:
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
         below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
+        if call.slopes == "adaptive" and x.lower.requires_grad and not isinstance(s := _negative_slope(call), Tensor) and s == 0:
+            return Rectified(x, self._lines(call, (x.upper > -x.lower).to(x.dtype)))
         if call.slopes == "adaptive":
             return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
         return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])

@@ -19,8 +19,8 @@ _cifar = Recipe(
     tightness=0, balance=0, flip=True, crop=4,
 )  # fmt: skip
 _tiny = replace(_cifar, data="tiny-imagenet", eps=1 / 255, epochs=800, batch=120, milestones=(600, 700), start=100, length=400, size=56, crop=0)
-_mnist = Recipe(model="small-cnn-bn", epochs=40, milestones=(28, 35), start=1, length=20)
-_small_cifar = Recipe(data="cifar10", model="small-cnn-bn", epochs=40, milestones=(28, 35), start=1, length=20, flip=True, crop=2)
+_mnist = Recipe(model="small-cnn-bn", epochs=36, lr=1e-3, milestones=(26, 32), start=1, length=14)
+_small_cifar = replace(_mnist, data="cifar10", flip=True, crop=2)
 
 
 def _table() -> dict[str, Recipe]:
@@ -35,7 +35,7 @@ def _table() -> dict[str, Recipe]:
         add(f"tiny-imagenet-{model}", replace(_tiny, model=model, batch=110 if model == "wide-resnet" else 120))
     add("mnist-0.1", replace(_mnist, eps=0.1, factor=2.0))
     add("mnist-0.2", replace(_mnist, eps=0.2, factor=1.5))
-    add("mnist-0.3", replace(_mnist, eps=0.3, factor=1.1))
+    add("mnist-0.3", replace(_mnist, eps=0.3))
     add("fashion-mnist-0.1", replace(_mnist, data="fashion-mnist", eps=0.1))
     add("cifar10-small-2", replace(_small_cifar, eps=2 / 255, factor=1.1))
     add("cifar10-small-8", replace(_small_cifar, eps=8 / 255, factor=1.1))
