@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import load
+from benchmarks.training import PEER as PEER_TRAINING
 from benchmarks.verification import TARGETS, gains
 from benchmarks.workloads import PEER
 
@@ -84,6 +85,31 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
 
 
+def training(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, row in found["rows"].items():
+        seconds, mib = row["seconds"], row["mib"]
+        peer = PEER_TRAINING.get(name, (None, None, None))
+        cells = [f"{1e3 * seconds['natural']:.0f}", f"{mib['natural']:.0f}"]
+        for step, other in zip(("ibp", "fused", "unfused"), peer, strict=True):
+            if step not in seconds:
+                cells.append("does not fit")
+                continue
+            theirs = "" if other is None else f" (peer {other:.1f}x)"
+            cells.append(f"{seconds[step] / seconds['natural']:.2f}x{theirs}, {mib[step] / mib['natural']:.1f}x")
+        rows.append([name, str(row["batch"]), *cells])
+    few, many = (found["rows"].get(f"cnn7-bn, 32x32, {classes} classes") for classes in (10, 1000))
+    last = [] if not few or not many else [
+        f"With fusion a step of cnn7-bn takes {many['seconds']['fused'] / few['seconds']['fused']:.2f} times as long with 1000 classes as with 10.", ""
+    ]  # fmt: skip
+    return [
+        "## Cost of certified training", "", "    python -m benchmarks.training", "",
+        "One forward and backward pass of a batch; time, then peak memory, as multiples of the natural step. IBP and LiRPA (loss fusion, mixed with IBP; and without "
+        f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine.", "",
+        *table(["network", "batch", "natural, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
+    ]  # fmt: skip
+
+
 def compilation(found: dict[str, Any]) -> list[str]:
     rows = []
     for row in found["rows"]:
@@ -123,7 +149,15 @@ def kw(found: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-PARTS = {"verification": verification, "growth": growth, "memory": memory, "compilation": compilation, "kw_mnist": kw, "networks": networks}
+PARTS = {
+    "verification": verification,
+    "growth": growth,
+    "memory": memory,
+    "training": training,
+    "compilation": compilation,
+    "kw_mnist": kw,
+    "networks": networks,
+}
 
 
 def main() -> None:

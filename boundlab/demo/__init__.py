@@ -1,5 +1,5 @@
 """A small certified digit classifier and a hundred digits, for ``boundlab demo``."""
 
-from boundlab.demo.model import Digits, load_digits, load_model
+from boundlab.demo.model import load_digits, load_model
 
-__all__ = ["Digits", "load_digits", "load_model"]
+__all__ = ["load_digits", "load_model"]

@@ -9,26 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from boundlab.models import build
 
-class Digits(nn.Sequential):
-    """Two strided convolutions and two linear layers: (batch, 1, 28, 28) with values in [0, 1] -> logits (batch, 10)."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(1, 8, 4, stride=2, padding=1),  # (8, 14, 14)
-            nn.ReLU(),
-            nn.Conv2d(8, 16, 4, stride=2, padding=1),  # (16, 7, 7)
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(16 * 7 * 7, 64),
-            nn.ReLU(),
-            nn.Linear(64, 10),
-        )
+NETWORK = "tiny-cnn"
 
 
-def load_model() -> Digits:
-    """The trained network, in eval mode."""
-    model = Digits()
+def load_model() -> nn.Sequential:
+    """The trained network, in eval mode: (batch, 1, 28, 28) with values in [0, 1] -> logits (batch, 10)."""
+    model = build(NETWORK, 1, 28, 10, mean=(0.0,), std=(1.0,))  # the weights bring their own normalisation
     data = resources.files(__package__).joinpath("digits.pt").read_bytes()
     model.load_state_dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
     return model.eval()

@@ -14,6 +14,12 @@ def cnn7_bn(channels: int, size: int, classes: int) -> nn.Module:
     return head(nn.Sequential(*layers), channels, size, classes)
 
 
+def tiny_cnn(channels: int, size: int, classes: int) -> nn.Module:
+    """Two convolutions with stride 2 (8 and 16 filters of 4x4) and two linear layers: the network of the demo."""
+    layers = [nn.Conv2d(channels, 8, 4, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 4, 2, 1), nn.ReLU()]
+    return head(nn.Sequential(*layers), channels, size, classes, hidden=64)
+
+
 def small_cnn(channels: int, size: int, classes: int) -> nn.Module:
     """Two convolutions with stride 2 (16 and 32 filters of 4x4) and two linear layers."""
     layers = [nn.Conv2d(channels, 16, 4, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 4, 2, 1), nn.ReLU()]

@@ -1,0 +1,115 @@
+"""Time and peak memory of a training step: natural, IBP, LiRPA with and without loss fusion, as multiples of natural.
+
+    python -m benchmarks.training [--threads N] [--rounds N] [--only NAME]
+
+A step is forward and backward, without the optimiser. Robust steps contain the clean pass, whose batch-norm statistics
+they share and differentiate through; LiRPA is mixed with IBP (beta 0.5). Times are interleaved, best of several rounds,
+in one process a network; memory is the growth of a process of its own. Steps that would not fit are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+import boundlab as bl
+from benchmarks.memory import Watch
+from benchmarks.timing import best_of, load, save
+from boundlab.models import build
+from boundlab.training.clean_pass import CleanPass
+
+STEPS: dict[str, dict[str, Any] | None] = {"natural": None, "ibp": {"beta": 0.0}, "fused": {"beta": 0.5}, "unfused": {"beta": 0.5, "fused": False}}
+PEER = {  # auto_LiRPA 0.7.1, from peer.json: ibp, fused, unfused
+    "cnn7-bn, 32x32, 10 classes": (4.5, 6.72, 19.19),
+    "resnext, 32x32, 10 classes": (4.59, 7.3, 24.0),
+    "wide-resnet, 32x32, 10 classes": (3.09, 4.61, 15.1),
+    "densenet, 32x32, 10 classes": (4.42, 8.13, 25.65),
+    "cnn7-bn, 56x56, 200 classes": (4.36, 7.05, None),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    size: int
+    classes: int
+    batch: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}, {self.size}x{self.size}, {self.classes} classes"
+
+    def runs(self, step: str) -> bool:
+        """Without fusion every class has a row of its own: with 200 of them the coefficients do not fit."""
+        return step != "unfused" or self.classes <= 10
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        torch.manual_seed(0)
+        model = build(self.model, 3, self.size, self.classes, (0.5,) * 3, (0.25,) * 3).train()
+        x, y = torch.rand(self.batch, 3, self.size, self.size), torch.randint(0, self.classes, (self.batch,))
+        net = bl.capture(model, x[:2])
+
+        def natural() -> None:
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+
+        def robust(**how: Any) -> None:
+            model.zero_grad()
+            with CleanPass(net) as seen:
+                model(x)
+            region = bl.Linf(x, 1 / 255, lower=0.0, upper=1.0)
+            bl.robust_cross_entropy(net, region, y, clean=seen.values, **how).mean().backward()
+
+        return {name: natural if how is None else (lambda how=how: robust(**how)) for name, how in STEPS.items() if self.runs(name)}
+
+
+CASES = [Case(name, 32, 10, batch) for name, batch in (("cnn7-bn", 16), ("densenet", 8), ("wide-resnet", 8), ("resnext", 16))]
+CASES += [Case(name, 56, 200, batch) for name, batch in (("cnn7-bn", 8), ("densenet", 4), ("wide-resnet", 2), ("resnext", 8))]
+CASES += [Case("cnn7-bn", 32, 1000, 16)]
+
+
+def memory_of(case: Case, step: str, threads: int) -> float:
+    """MiB that a process grows by in one step, after a smaller one."""
+    call = [sys.executable, "-m", "benchmarks.training", "--threads", str(threads), "--only", case.name, "--memory", step]
+    return float(json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
+
+
+def grown(case: Case, step: str) -> float:
+    task = case.steps()[step]
+    with Watch() as watch:
+        task()
+    return watch.grown / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--memory", choices=list(STEPS), help="print the memory of one step in MiB and end")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    chosen = [case for case in CASES if options.only in case.name]
+    if options.memory:
+        print(json.dumps(grown(chosen[0], options.memory)))
+        return
+    rows: dict[str, Any] = (load("training") or {"rows": {}})["rows"]
+    for case in chosen:
+        seconds = best_of(case.steps(), options.rounds, seconds=60)
+        peaks = {step: memory_of(case, step, options.threads) for step in seconds}
+        rows[case.name] = {"batch": case.batch, "seconds": seconds, "mib": peaks}
+        times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
+        print(case.name, f"natural {1e3 * seconds['natural']:.0f} ms", times, {step: f"{value:.0f} MiB" for step, value in peaks.items()}, flush=True)
+        save("training", {"threads": options.threads, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Steps with gradients written out give what autograd gives; folded graphs give what whole ones do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import boundlab as bl
+from boundlab.methods.folding import fold
+from boundlab.passes import ball, ends, rectified
+from boundlab.rules import interval_linear as layers
+from boundlab.rules.interval_linear import interval_linear
+from boundlab.rules.registry import CUTS
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_balls_and_their_ends() -> None:
+    lower = draw(3, 4).requires_grad_()
+    upper = (lower.detach() + draw(3, 4, seed=1).abs()).requires_grad_()
+    assert torch.autograd.gradcheck(ball, (lower, upper)) and torch.autograd.gradcheck(ends, (lower, upper))
+    again = ends(*ball(lower, upper))
+    torch.testing.assert_close(again[0], lower)
+    torch.testing.assert_close(again[1], upper)
+
+
+def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Case by case, with autograd's gradients."""
+    unstable = (lower < 0) & (upper > 0)
+    slope = torch.where(unstable, upper / torch.where(unstable, upper - lower, 1.0), (lower >= 0).to(rows.dtype))
+    line = torch.where(unstable, (upper > -lower).to(rows.dtype), slope.detach())
+    positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+    return positive * line + negative * slope, negative * torch.where(unstable, -slope * lower, 0.0)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 999), st.integers(1, 3))
+def test_rows_through_a_relu(seed: int, count: int) -> None:
+    middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
+    inputs = [draw(count, 2, 5, seed=seed + 2), middle - radius, middle + radius]
+    found, expected = ([tensor.clone().requires_grad_() for tensor in inputs] for _ in range(2))
+    ours, theirs = rectified(*found), by_hand(*expected)
+    torch.testing.assert_close(ours, theirs)
+    weights = [draw(count, 2, 5, seed=seed + k) for k in (3, 4)]
+    for outputs in (ours, theirs):
+        sum((w * out).sum() for w, out in zip(weights, outputs, strict=True)).backward()  # type: ignore[union-attr]
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_points_and_zeros_through_a_relu() -> None:
+    ends_ = torch.tensor([[-1.0, 0.0, 1.0, -0.0]], dtype=torch.float64).requires_grad_()
+    rows = draw(2, 1, 4).requires_grad_()
+    coefficients, constants = rectified(rows, ends_, ends_)
+    assert torch.equal(constants, torch.zeros_like(constants))
+    torch.testing.assert_close(coefficients[..., 0], torch.zeros(2, 1, dtype=torch.float64))
+    torch.testing.assert_close(coefficients[..., 2], rows[..., 2])
+    coefficients.sum().backward()
+    assert rows.grad is not None and ends_.grad is not None and torch.isfinite(ends_.grad).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("block", [1, 12, 1 << 20])
+def test_intervals_through_a_linear_layer(block: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "BLOCK", block)
+    centre, radius = draw(2, 3, 4), draw(2, 3, 4, seed=1).abs()
+    weight, shift = draw(5, 4, seed=2), draw(5, seed=3) if bias else None
+    inputs = [tensor.requires_grad_() for tensor in (centre, radius, weight) if tensor is not None]
+    function = lambda c, r, w, *b: interval_linear(c, r, w, b[0] if b else None)
+    inputs += [shift.requires_grad_()] if shift is not None else []
+    assert torch.autograd.gradcheck(function, tuple(inputs))
+    middle, reach = interval_linear(centre, radius, weight, shift)
+    torch.testing.assert_close(middle, nn.functional.linear(centre, weight, shift))
+    torch.testing.assert_close(reach, radius @ weight.abs().T)
+
+
+# -- folding -------------------------------------------------------------------------------------------------------------
+
+FOLDED = {
+    "conv": (
+        nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 2, 3, bias=False), nn.BatchNorm2d(2)),
+        (2, 6, 6),
+    ),
+    "1d": (nn.Sequential(nn.Conv1d(2, 3, 3, stride=2), nn.BatchNorm1d(3, affine=False), nn.ReLU()), (2, 9)),
+    "3d": (nn.Sequential(nn.Conv3d(1, 2, 2, groups=1), nn.BatchNorm3d(2), nn.ReLU()), (1, 3, 3, 3)),
+    "linear": (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)), (4,)),
+}
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("name", FOLDED)
+def test_folding_changes_nothing(name: str, train: bool) -> None:
+    torch.manual_seed(0)
+    model, shape = FOLDED[name]
+    model = model.double().train()
+    for _ in range(5):
+        model(torch.rand(8, *shape, dtype=torch.float64))
+    with torch.no_grad():
+        for module in model:
+            if hasattr(module, "running_mean") and module.weight is not None:
+                module.weight.uniform_(-1, 1)
+    x = torch.rand(3, *shape, dtype=torch.float64)
+    model.train(train)
+    net = bl.capture(model, x)
+    norms = sum(hasattr(module, "running_mean") for module in model)
+    variable = net.graph.dependents(set(net.graph.inputs), CUTS)
+    folded = fold(net.graph, variable, tuple(o.name for o in net.graph.outputs))
+    assert sum(node.name.endswith(".weight") for node in folded.nodes.values()) == norms
+    region = bl.Linf(x, 0.05)
+    for method in ("ibp", "crown", "forward", "crown-ibp"):
+        short, whole = net.bounds(region, method=method), net.bounds(region, method=method, intermediates=True)
+        tighter = 1e-9 + 1e-6 * whole.width.abs()  # intermediates=True refines more, folding may only be tighter too
+        assert (short.lower >= whole.lower - tighter - 0.02 * whole.width).all() and (short.upper <= whole.upper + tighter + 0.02 * whole.width).all()
+    point = net.bounds(bl.Linf(x, 0.0), method="ibp")
+    torch.testing.assert_close(point.lower, model(x))
+
+
+def test_what_is_perturbed_or_read_elsewhere_is_not_folded() -> None:
+    torch.manual_seed(0)
+    conv, norm = nn.Conv2d(1, 2, 3).double(), nn.BatchNorm2d(2).double().eval()
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = conv, norm
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.conv(x)
+            return self.norm(h) + h
+
+    x = torch.rand(2, 1, 5, 5, dtype=torch.float64)
+    net = bl.capture(Twice().eval(), x)
+    variable = net.graph.dependents(set(net.graph.inputs), CUTS)
+    assert not any(".weight" in name for name in fold(net.graph, variable, ()).nodes)
+    plain = bl.capture(nn.Sequential(conv, norm).eval(), x)
+    found = plain.bounds(x, perturb={"1.weight": bl.Linf(eps=0.1)}, method="ibp")
+    scale = torch.rsqrt(norm.running_var + norm.eps)[:, None, None]
+    exact = ((conv(x) - norm.running_mean[:, None, None]) * scale).abs() * 0.1  # exact, as the input is fixed
+    torch.testing.assert_close(found.width, 2 * exact)
