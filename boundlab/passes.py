@@ -97,17 +97,20 @@ def _chord(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def ball(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Centre and radius of an interval."""
-    found: tuple[Tensor, Tensor] = _Ball.apply(lower, upper)
-    return found
+    return _step(_Ball, lower, upper)
 
 
 def ends(centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Lower and upper end of ``centre +- radius``, of equal shapes."""
-    found: tuple[Tensor, Tensor] = _Ends.apply(centre, radius)
-    return found
+    return _step(_Ends, centre, radius)
 
 
 def rectified(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (rows, *shape) through a ReLU of [lower, upper]: coefficients, and constants of the same shape that are to be summed."""
-    found: tuple[Tensor, Tensor] = _Rectified.apply(rows, lower, upper)
+    return _step(_Rectified, rows, lower, upper)
+
+
+def _step(function: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Without gradients the function itself, which spares autograd's bookkeeping."""
+    found: tuple[Tensor, Tensor] = (function.apply if torch.is_grad_enabled() else function.forward)(*inputs)
     return found

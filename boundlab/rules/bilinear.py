@@ -181,14 +181,7 @@ class Bilinear:
                 if bool((torch.as_tensor(factor) >= 0).all()):
                     return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
-            if (
-                call.node.op is aten.linear.default
-                and isinstance(x, Interval)
-                and isinstance(y, Tensor)
-                and y.requires_grad
-                and y.dim() == 2
-                and not isinstance(bias, Interval)
-            ):
+            if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and _is_trained(y):
                 return Interval.around(*interval_linear(*x.ball, y, bias))
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
@@ -290,6 +283,11 @@ def _as_number(x: Interval, kinds: list[torch.dtype]) -> Interval:
     if x.dtype.is_floating_point or not kinds:
         return x
     return Interval(x.lower.to(kinds[0]), x.upper.to(kinds[0]))
+
+
+def _is_trained(weight: Any) -> bool:
+    """Whether a matrix of weights gets a gradient."""
+    return isinstance(weight, Tensor) and weight.dim() == 2 and weight.requires_grad and torch.is_grad_enabled()
 
 
 def _abs(value: Any) -> Any:

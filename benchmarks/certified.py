@@ -1,0 +1,113 @@
+"""Collects trained and evaluated runs into docs/results.md, with one plot of training curves for each task.
+
+    boundlab train RECIPE --files DIR --output RUNS/NAME --seed N      for every run
+    boundlab evaluate RUNS/NAME --files DIR
+    python -m benchmarks.certified RUNS
+
+Runs that were collected before stay in benchmarks/results/certified.json until a run of the same recipe and seed replaces them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib import pyplot as plt
+
+from benchmarks.page import table
+from benchmarks.timing import load, save
+from boundlab.training.recipe import Recipe
+from boundlab.training.trainer import METRICS, RECIPE
+
+DOCS = Path(__file__).parent.parent / "docs"
+HEAD = """# Results of certified training
+
+Made by `python -m benchmarks.certified` from runs of `boundlab train` and `boundlab evaluate`: the recipe of a row is its name, its settings are in
+`boundlab/training/recipes.py`. Errors are shares of all test images; verified error is by interval bounds (IBP) and by IBP, then CROWN-IBP for the
+images that IBP leaves open. PGD: 40 steps, 2 random starts. "-lirpa" is LiRPA with loss fusion, mixed with IBP, beta from 1 to 0; "-ibp" is IBP. Minutes
+are those of the training loop on one thread of a shared two-core machine. The recipes were not tuned on these figures beyond one trial run.
+"""
+
+
+def collect(runs: Path, known: dict[str, Any]) -> dict[str, Any]:
+    """By recipe and seed: settings, errors and the training curve."""
+    for errors in sorted(runs.glob("*/errors.json")):
+        recipe, found = Recipe.load(errors.parent / RECIPE), json.loads(errors.read_text())
+        rows = list(csv.DictReader((errors.parent / METRICS).read_text().splitlines()))
+        curve = {key: [float(row[key]) for row in rows] for key in ("eps", "clean_error", "not_proved")}
+        minutes = sum(float(row["seconds"]) for row in rows) / 60
+        known[f"{recipe.name}, seed {recipe.seed}"] = {
+            "recipe": recipe.name, "seed": recipe.seed, "data": recipe.data, "model": recipe.model, "eps": found["eps"], "epochs": recipe.epochs,
+            "images": found["count"], "clean": found["clean"], "attacked": found["attacked"], "verified": found["verified"], "minutes": minutes, "curve": curve,
+        }  # fmt: skip
+    return known
+
+
+def task(name: str) -> str:
+    return name.rsplit("-", 1)[0]
+
+
+def rows_of(known: dict[str, Any]) -> list[list[str]]:
+    rows, by_recipe = [], {}
+    for row in known.values():
+        by_recipe.setdefault(row["recipe"], []).append(row)
+    for name, runs in sorted(by_recipe.items()):
+        for row in sorted(runs, key=lambda run: run["seed"]):
+            shares = [f"{row[key]:.2%}" for key in ("clean", "attacked")] + [f"{share:.2%}" for share in row["verified"].values()]
+            rows.append([name, str(row["seed"]), f"{row['eps']:.4g}", row["model"], str(row["epochs"]), *shares, f"{row['minutes']:.0f}"])
+        if len(runs) > 1:
+            middle = lambda values: f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%}"
+            keys = list(runs[0]["verified"])
+            shares = [middle([run[key] for run in runs]) for key in ("clean", "attacked")]
+            shares += [middle([run["verified"][key] for run in runs]) for key in keys]
+            rows.append([name, f"mean of {len(runs)}", "", "", "", *shares, ""])
+    return rows
+
+
+def plot(name: str, runs: list[dict[str, Any]]) -> Path:
+    """Training curves of a task: the share of the training images that are not proved, and the radius."""
+    plt.switch_backend("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "boundlab"
+    figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
+    for row in runs:
+        epochs = range(1, len(row["curve"]["not_proved"]) + 1)
+        axes.plot(epochs, [100 * share for share in row["curve"]["not_proved"]], label=f"{row['recipe']}, seed {row['seed']}")
+    other = axes.twinx()
+    other.plot(range(1, len(runs[0]["curve"]["eps"]) + 1), runs[0]["curve"]["eps"], color="grey", linestyle=":")
+    other.set_ylabel("eps (dotted)")
+    axes.set(xlabel="epoch", ylabel="not proved by IBP, %", title=f"{name}: training images")
+    axes.legend()
+    path = DOCS / f"training-{name}.svg"
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="?", help="folder of run folders; without it the page is made of what is known")
+    options = parser.parse_args()
+    known = load("certified") or {}
+    if options.runs is not None:
+        known = collect(options.runs, known)
+        save("certified", known)
+    header = ["recipe", "seed", "eps", "network", "epochs", "clean", "PGD", "verified, IBP", "verified, CROWN-IBP", "minutes"]
+    lines = [HEAD, *table(header, rows_of(known))]
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for row in known.values():
+        tasks.setdefault(task(row["recipe"]), []).append(row)
+    for name, runs in sorted(tasks.items()):
+        lines += [f"![training curves of {name}]({plot(name, runs).name})", ""]
+    notes = DOCS / "results-notes.md"
+    lines += [notes.read_text()] if notes.exists() else []
+    (DOCS / "results.md").write_text("\n".join(lines).rstrip() + "\n")
+    print(f"wrote {DOCS / 'results.md'}")
+
+
+if __name__ == "__main__":
+    main()
