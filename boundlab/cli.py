@@ -28,7 +28,7 @@ from boundlab.net import Net, capture
 from boundlab.version import VERSION
 
 RESULTS, REPORT = "results.json", "index.html"
-DEMO_RADII, EPS = (0.1, 0.15, 0.2), (2 / 255, 8 / 255)
+DEMO_RADII, EPS = (0.05, 0.1, 0.15), (2 / 255, 8 / 255)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="certify digits with the network that ships with the package")
     demo.set_defaults(command=_demo)
-    demo.add_argument("--radii", nargs="+", action="extend", type=_numbers, metavar="EPS", help="radii in the maximum norm (default: 0.1 0.15 0.2)")
+    demo.add_argument("--radii", nargs="+", action="extend", type=_numbers, metavar="EPS", help="radii in the maximum norm (default: 0.05 0.1 0.15)")
     demo.add_argument("--images", type=int, default=30, metavar="N", help="how many of the 100 digits (default: 30)")
     _common(demo)
 

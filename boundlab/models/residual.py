@@ -32,7 +32,7 @@ def wide_resnet(channels: int, size: int, classes: int) -> nn.Module:
     widths = [16, 16 * factor, 32 * factor, 64 * factor]
     blocks = [_wide(into, out, stride) for into, out, stride in zip(widths, widths[1:], (1, 2, 2), strict=False)]
     features = nn.Sequential(*conv_bn_relu(channels, 16), *blocks, nn.AvgPool2d(size // 8))
-    return head(features, channels, size, classes)
+    return head(features, channels, size, classes, hidden=512 if size <= 32 else None)
 
 
 def _grouped(into: int, width: int, stride: int, cardinality: int) -> Residual:

@@ -101,7 +101,7 @@ class Trainer:
         return self.model
 
     def _epoch(self, watch: Callable[[Progress], None]) -> None:
-        recipe, began = self.recipe, time.perf_counter()
+        recipe, began, before = self.recipe, time.perf_counter(), self._seconds
         self.model.train()
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.lr * recipe.decay ** sum(self.epoch >= at for at in recipe.milestones)
@@ -122,8 +122,8 @@ class Trainer:
             if self.adaptive is not None:
                 self.adaptive.note(float(self.processes.mean(seen[1])))
             self.step += 1
+            self._seconds = before + time.perf_counter() - began
             watch(Progress(self.epoch, self.step, self.steps, self._row(weights)))
-        self._seconds += time.perf_counter() - began
         row = self._row(self.weights(end=True))
         self.epoch, self.step = self.epoch + 1, 0
         self._write(row)
