@@ -241,21 +241,21 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
     (ends, bias), (label_ends, label_bias) = pulled
     centre, radius = bias - label_bias, torch.zeros_like(bias)
     for name in {**ends, **label_ends}:
-        parts = [backward.dense(found[name]) for found in (ends, label_ends) if name in found]
-        slope = parts[0] - parts[1] if len(parts) == 2 else parts[0] if name in ends else -parts[0]
+        own, other = (backward.dense(found[name]) if name in found else bias.new_zeros(()) for found in (ends, label_ends))
         middle, reach = analysis.interval(name).ball
         layout = analysis.graph.nodes[name].layout
         dot = inner if layout is None else lambda rows, value, layout=layout: layout.dot(rows, value, samples)
-        centre, radius = centre + dot(slope, middle), radius + dot(slope.abs(), reach)
-    own = every == labels
-    centre, radius = centre.masked_fill(own, 0.0), radius.masked_fill(own, 0.0)
+        centre = centre + (dot(own, middle) if name in ends else 0) - (dot(other, middle) if name in label_ends else 0)
+        radius = radius + dot((own - other).abs(), reach)
+    same = every == labels
+    centre, radius = centre.masked_fill(same, 0.0), radius.masked_fill(same, 0.0)
     return Interval((centre - radius).T, (centre + radius).T)
 
 
 def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, backward.Rows], Tensor]:
     """One element of the output a row and sample, pulled back through the affine operators at its end."""
     like = analysis.interval(target).lower
-    rows = Window.units(torch.ones(chosen.shape, dtype=like.dtype, device=like.device), chosen, like.shape[1:])
+    rows = Window.units(torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape), chosen, like.shape[1:])
     bent = lambda name: name in analysis.plan.nonlinear
     return backward.pull_back(analysis, target, rows, stop=bent)
 

@@ -194,9 +194,10 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     p = rows.places
     run = p.runs[-1]
     if run is not None and p.sizes[-1] == 1:
-        picked = weight[run.start]  # (rows, samples, there)
-        picked = picked.reshape(*picked.shape[:2], *[1] * (len(shape) - 1), -1)
-        values = rows.values * picked
+        some = slice(1) if run.index.stride(1) == rows.values.stride(1) == 0 else slice(None)  # the same for all samples?
+        picked = weight[run.start[:, some]]  # (rows, samples, there)
+        values = rows.values[:, some] * picked.reshape(*picked.shape[:2], *[1] * (len(shape) - 1), -1)
+        values = values.expand(-1, rows.values.shape[1], *values.shape[2:])
     else:
         values = torch.matmul(rows.covering([len(shape) - 1]).values, weight)
     return Window(values, Places(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean)
