@@ -96,7 +96,7 @@ def training(found: dict[str, Any]) -> list[str]:
                 cells.append("does not fit")
                 continue
             theirs = "" if other is None else f" (peer {other:.1f}x)"
-            cells.append(f"{seconds[step] / seconds['natural']:.2f}x{theirs}, {mib[step] / mib['natural']:.1f}x")
+            cells.append(f"{seconds[step] / seconds['natural']:.2f}x{theirs}, {mib[step]:.0f} MiB")
         rows.append([name, str(row["batch"]), *cells])
     few, many = (found["rows"].get(f"cnn7-bn, 32x32, {classes} classes") for classes in (10, 1000))
     last = [] if not few or not many else [
@@ -104,7 +104,7 @@ def training(found: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     return [
         "## Cost of certified training", "", "    python -m benchmarks.training", "",
-        "One forward and backward pass of a batch; time, then peak memory, as multiples of the natural step. IBP and LiRPA (loss fusion, mixed with IBP; and without "
+        "One forward and backward pass of a batch; time as a multiple of the natural step, and peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with IBP; and without "
         f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine.", "",
         *table(["network", "batch", "natural, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
     ]  # fmt: skip
