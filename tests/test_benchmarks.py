@@ -44,7 +44,17 @@ def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, m
     monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
     page.main()
     assert page.PAGE.read_text().count("No result of") == len(page.PARTS)
-    row = {"workload": "conv_small", "method": "ibp", "batch": 64, "step": 1e-3, "seconds": 2e-3, "ratio": 2.0, "mean_margin": -9.0, "gigaflops": 1.0, "kernels": 0.001}
+    row = {
+        "workload": "conv_small",
+        "method": "ibp",
+        "batch": 64,
+        "step": 1e-3,
+        "seconds": 2e-3,
+        "ratio": 2.0,
+        "mean_margin": -9.0,
+        "gigaflops": 1.0,
+        "kernels": 0.001,
+    }
     timing.save("verification", {"threads": 2, "rows": {"conv_small/ibp": row}})
     page.main()
     assert "| conv_small | ibp | 64 | 2.0 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
