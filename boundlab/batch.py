@@ -76,7 +76,7 @@ def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
     rows once and writes nothing in between. With gradients as product and sum: backward passes of such thin products are slow."""
     if rows.stride(1) == 0 and rows.shape[1] > 1:  # the same rows for all samples
-        return torch.matmul(rows[:, 0], constant.T)
+        return torch.matmul(rows[:, 0].to(constant.dtype), constant.T)
     if rows.requires_grad or constant.requires_grad:
         return (rows * constant).sum(2)
     kind = torch.promote_types(rows.dtype, constant.dtype)

@@ -398,3 +398,26 @@ def test_where_the_largest_can_be() -> None:
     assert bounds[1].lower.tolist() == [1, 0] and bounds[1].upper.tolist() == [2, 0]
     smallest = bl.capture(lambda x: x.argmin(1, keepdim=True), x).bounds(bl.Linf(x, 0.15), method="ibp")
     assert smallest.lower.tolist() == [[3], [1]] and smallest.upper.tolist() == [[3], [3]]
+
+
+def test_a_step_function_before_the_last_layer_in_a_robust_loss() -> None:
+    """Its truth values have one-sided lines, which cannot be subtracted from each other."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(3, 6).double(), nn.Linear(6, 4).double()
+    model = lambda x: last((first(x) > 0).to(x.dtype) * 2 - 1)
+    x, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])
+    net = bl.capture(model, x)
+    points = [x + 0.8 * (2 * torch.rand_like(x) - 1) for _ in range(300)]
+    worst = torch.stack([nn.functional.cross_entropy(model(p), y, reduction="none") for p in points]).amax(0)
+    for method in ("ibp", "crown-ibp"):
+        assert (worst <= bl.robust_cross_entropy(net, bl.Linf(x, 0.8), y, method=method) + 1e-9).all()
+
+
+def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
+    constant, x = torch.tensor([5.0, -3.0], dtype=torch.float64), torch.tensor([0.4, -0.2], dtype=torch.float64)
+    model = lambda x: torch.relu(torch.cat([constant, x])) * 2
+    net = bl.capture(model, x, batched=False)
+    bounds = net.bounds(bl.Linf(x, 0.3), method="crown")
+    for corner in torch.cartesian_prod(torch.tensor([-0.3, 0.3]), torch.tensor([-0.3, 0.3])).double():
+        value = model(x + corner)
+        assert (bounds.lower <= value + 1e-9).all() and (value <= bounds.upper + 1e-9).all()

@@ -22,6 +22,7 @@ from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.regions.base import inner
+from boundlab.relaxation import AffineMap
 
 METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-crown")
 AFFORDABLE = 1 << 26
@@ -256,7 +257,8 @@ def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, b
     """One element of the output a row and sample, pulled back through the affine operators at its end."""
     like = analysis.interval(target).lower
     rows = Window.units(torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape), chosen, like.shape[1:])
-    bent = lambda name: name in analysis.plan.nonlinear
+    # whatever is not affine ends here, truth values read as numbers too: their lines are one-sided
+    bent = lambda name: name in analysis.plan.nonlinear or not isinstance(analysis.relaxation(name), AffineMap)
     return backward.pull_back(analysis, target, rows, stop=bent)
 
 

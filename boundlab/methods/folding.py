@@ -50,7 +50,7 @@ def _folded(node: Node, graph: Graph, variable: set[str], readers: Counter[str])
     if not per_channel or not isinstance(x, Ref) or any(isinstance(p, Ref) and p.name in variable for p in (weight, bias)):
         return [node]
     scaled = Node(f"{node.name}.weight", _scaled, (weight, scale))
-    moved = Node(f"{node.name}.bias", _moved, (bias, scale, shift))
+    moved = Node(f"{node.name}.bias", _moved, (bias, scale, shift, Ref(scaled.name)))
     kwargs = {key: value for key, value in layer.kwargs.items() if key != "bias"}
     return [scaled, moved, replace(node, op=layer.op, args=(x, Ref(scaled.name), Ref(moved.name), *rest[1:]), kwargs=kwargs)]
 
@@ -77,5 +77,6 @@ def _scaled(weight: Tensor, scale: Tensor) -> Tensor:
     return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
 
-def _moved(bias: Tensor | None, scale: Tensor, shift: Tensor) -> Tensor:
-    return shift.flatten() if bias is None else torch.addcmul(shift.flatten(), bias, scale.flatten())
+def _moved(bias: Tensor | None, scale: Tensor, shift: Tensor, weight: Tensor) -> Tensor:
+    moved = shift.flatten() if bias is None else torch.addcmul(shift.flatten(), bias, scale.flatten())
+    return moved.expand(len(weight))  # a shift may be one number for all channels

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval
-from boundlab.regions.base import Region, inner
+from boundlab.regions.base import Region, inner, take_samples
 from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
@@ -27,6 +27,9 @@ class _Ball(Region):
     eps: Number
     lower: Number | None
     upper: Number | None
+
+    def samples(self, chosen: slice) -> Region:
+        return take_samples(self, chosen)
 
     @property
     def order(self) -> float:

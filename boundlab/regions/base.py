@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -44,14 +44,8 @@ class Region(ABC):
         return False
 
     def samples(self, chosen: slice) -> Region | None:
-        """The region over some of the samples, None if it cannot tell. This serves dataclasses whose tensors hold one entry
-        per sample, in dimension 0, or are the same for all samples."""
-        if not is_dataclass(self):
-            return None
-        dims, samples = self.centre.dim(), self.centre.shape[0]
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
-        own = lambda t: t.dim() > 0 and t.shape[0] == samples and (t.dim() == dims or t.dim() == 1)
-        return replace(self, **{name: tensor[chosen] for name, tensor in tensors.items() if own(tensor)})
+        """The region over some of the samples; None if that is not known, and then a batch is never taken apart."""
+        return None
 
     def at(self, value: Tensor) -> Region:
         """The region around ``value`` if it has no centre yet; itself otherwise."""
@@ -64,3 +58,11 @@ def inner(coefficients: Tensor, value: Tensor) -> Tensor:
         return coefficients * value
     wide = value.expand(coefficients.shape[1:]) if value.dim() == coefficients.dim() - 1 else value.expand(coefficients.shape[2:]).unsqueeze(0)
     return dots(coefficients.flatten(2), wide.flatten(1).expand(coefficients.shape[1], -1))
+
+
+def take_samples(region: Region, chosen: slice) -> Region:
+    """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the same for all samples."""
+    dims, samples = region.centre.dim(), region.centre.shape[0]
+    tensors = {f.name: getattr(region, f.name) for f in fields(region) if isinstance(getattr(region, f.name), Tensor)}  # type: ignore[arg-type]
+    own = lambda t: t.dim() > 0 and t.shape[0] == samples and (t.dim() == dims or t.dim() == 1)
+    return replace(region, **{name: tensor[chosen] for name, tensor in tensors.items() if own(tensor)})  # type: ignore[type-var]

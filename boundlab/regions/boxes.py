@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval
-from boundlab.regions.base import Region, inner
+from boundlab.regions.base import Region, inner, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
 
@@ -19,6 +19,9 @@ class _BoxLike(Region):
     @property
     def is_box(self) -> bool:
         return True
+
+    def samples(self, chosen: slice) -> Region:
+        return take_samples(self, chosen)
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         box = self.hull()

@@ -37,6 +37,9 @@ class _IntervalLinear(torch.autograd.Function):
         of_centre, of_reach = gradients
         centre, radius, weight = ctx.saved_tensors
         wants = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # asked to be differentiated again: plain formulas
+            d_weight = of_centre.T @ centre + weight.sign() * (of_reach.T @ radius)
+            return of_centre @ weight, of_reach @ weight.abs(), d_weight, of_centre.sum(0) if ctx.has_bias else None
         d_centre = of_centre @ weight if wants[0] else None
         d_radius = torch.zeros_like(radius) if wants[1] else None
         d_weight = torch.empty_like(weight) if wants[2] else None

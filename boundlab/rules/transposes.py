@@ -29,7 +29,7 @@ def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
         x, y = call.inputs
         factor = (-1 if packet is aten.sub else 1) * call.arguments[1].get("alpha", 1)
         return lambda rows: [sum_to(rows, x.shape), sum_to(rows if factor == 1 else rows * factor, y.shape)]
-    if packet is aten.cat and len(call.positions) == len(call.leaves) - 1:  # every part is perturbed
+    if packet is aten.cat and all(isinstance(part, Interval) for part in call.arguments[0][0]):
         (parts, *rest), kwargs = call.arguments
         dim = (rest[0] if rest else kwargs.get("dim", 0)) % len(parts[0].shape)
         return lambda rows: list(rows.split([part.shape[dim] for part in parts], dim + 1))
