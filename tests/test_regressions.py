@@ -418,6 +418,6 @@ def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
     model = lambda x: torch.relu(torch.cat([constant, x])) * 2
     net = bl.capture(model, x, batched=False)
     bounds = net.bounds(bl.Linf(x, 0.3), method="crown")
-    for corner in torch.cartesian_prod(torch.tensor([-0.3, 0.3]), torch.tensor([-0.3, 0.3])).double():
+    for corner in torch.cartesian_prod(*[torch.tensor([-0.3, 0.3], dtype=torch.float64)] * 2):
         value = model(x + corner)
         assert (bounds.lower <= value + 1e-9).all() and (value <= bounds.upper + 1e-9).all()
