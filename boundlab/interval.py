@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,6 +27,10 @@ class Interval:
         return self.lower.dtype
 
     @property
+    def device(self) -> torch.device:
+        return self.lower.device
+
+    @property
     def centre(self) -> Tensor:
         return (self.lower + self.upper) / 2
 
@@ -41,7 +46,7 @@ class Interval:
     @staticmethod
     def around(centre: Tensor, radius: Tensor) -> Interval:
         """``centre +- radius``."""
-        return Interval(*passes.ends(centre, radius)) if centre.shape == radius.shape else Interval(centre - radius, centre + radius)
+        return Ball(centre, radius) if centre.shape == radius.shape else Interval(centre - radius, centre + radius)
 
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.
@@ -58,6 +63,52 @@ class Interval:
         """Wider by a few rounding errors of numbers as large as another interval's, for readers with jumps."""
         room = 64 * torch.finfo(self.dtype).eps * (scale.lower.abs() + scale.upper.abs())
         return Interval(self.lower - room, self.upper + room)
+
+
+class Ball(Interval):
+    """``centre +- radius``. The ends are computed when they are asked for, once: chains of layers go without them."""
+
+    def __init__(self, centre: Tensor, radius: Tensor) -> None:
+        object.__setattr__(self, "_parts", (centre, radius))
+
+    _parts: tuple[Tensor, Tensor]
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        with torch.set_grad_enabled(any(part.requires_grad for part in self._parts)):  # whoever happens to ask first
+            return passes.ends(*self._parts)
+
+    @property
+    def ball(self) -> tuple[Tensor, Tensor]:
+        return self._parts
+
+    @property
+    def centre(self) -> Tensor:
+        return self._parts[0]
+
+    @property
+    def radius(self) -> Tensor:
+        return self._parts[1]
+
+    @property
+    def lower(self) -> Tensor:
+        return self.ends[0]
+
+    @property
+    def upper(self) -> Tensor:
+        return self.ends[1]
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.centre.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.centre.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.centre.device
 
 
 Value = Tensor | Interval

@@ -234,7 +234,7 @@ class AffineMap:
     ``function``: the operator as a function of those arguments. ``absolute``: the same with every coefficient
     replaced by its absolute value, and no constant term; None if all coefficients of an argument have one sign, which
     ``signs`` gives (default: positive).
-    ``zeros``: a zero for each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
+    ``arguments``: what is known of each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
     (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window. ``unbiased``: the
     function without its constant term, where there is such a form. ``constant``: that term where it is known,
     broadcastable to the result; 0.0 if there is none.
@@ -242,7 +242,7 @@ class AffineMap:
 
     function: Callable[..., Tensor]
     absolute: Callable[..., Tensor] | None
-    zeros: tuple[Tensor, ...]
+    arguments: tuple[Interval, ...]
     transpose: Callable[[Rows], list[Rows]] | None = None
     constant: Tensor | float | None = None
     signs: tuple[int, ...] = ()
@@ -252,6 +252,10 @@ class AffineMap:
     @property
     def linear(self) -> bool:
         return isinstance(self.constant, float)
+
+    @cached_property
+    def zeros(self) -> tuple[Tensor, ...]:
+        return tuple(torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in self.arguments)
 
     @cached_property
     def offset(self) -> Tensor:
@@ -308,5 +312,5 @@ def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:
     """The relaxation that knows only an interval: slope zero in every perturbed argument."""
     kinds = [x.dtype for x in (bounds, *inputs) if x.dtype.is_floating_point]
     dtype = kinds[0] if kinds else torch.get_default_dtype()
-    zeros = tuple(torch.zeros(bounds.shape, dtype=dtype, device=bounds.lower.device) for _ in inputs)
+    zeros = tuple(torch.zeros(bounds.shape, dtype=dtype, device=bounds.device) for _ in inputs)
     return Lines(zeros, bounds.lower.to(dtype), zeros, bounds.upper.to(dtype), tuple(x.shape for x in inputs))

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab import passes
+from boundlab.interval import Ball, Interval
 from boundlab.methods.folding import fold
-from boundlab.passes import ball, ends, rectified
+from boundlab.passes import ball, ends, moments, rectified, rectified_ball
 from boundlab.rules import interval_linear as layers
 from boundlab.rules.interval_linear import interval_linear
 from boundlab.rules.registry import CUTS
@@ -142,3 +144,49 @@ def test_what_is_perturbed_or_read_elsewhere_is_not_folded() -> None:
     scale = torch.rsqrt(norm.running_var + norm.eps)[:, None, None]
     exact = ((conv(x) - norm.running_mean[:, None, None]) * scale).abs() * 0.1  # exact, as the input is fixed
     torch.testing.assert_close(found.width, 2 * exact)
+
+
+# -- pieces ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_ball_through_a_relu() -> None:
+    centre, radius = draw(4, 5).requires_grad_(), draw(4, 5, seed=1).abs().requires_grad_()
+    assert torch.autograd.gradcheck(rectified_ball, (centre, radius))
+    assert torch.autograd.gradgradcheck(rectified_ball, (centre, radius))
+    expected = Interval((centre - radius).clamp(min=0), (centre + radius).clamp(min=0)).ball
+    torch.testing.assert_close(rectified_ball(centre, radius), expected)
+
+
+def test_moments_of_channels() -> None:
+    for shape in ((6, 3), (4, 3, 5), (2, 3, 4, 5)):
+        x = draw(*shape).requires_grad_()
+        assert torch.autograd.gradcheck(moments, (x,)) and torch.autograd.gradgradcheck(moments, (x,))
+        dims = [0, *range(2, len(shape))]
+        torch.testing.assert_close(moments(x), torch.stack([x.mean(dims), x.var(dims, correction=0)]))
+
+
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3, 2)])
+def test_pieces_change_nothing(shape: tuple[int, ...], summed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for piece in (1 << 20, 1, 13):
+        monkeypatch.setattr(passes, "PIECE", piece)
+        middle, radius = draw(*shape), draw(*shape, seed=1).abs()
+        inputs = [tensor.requires_grad_() for tensor in (draw(2, *shape, seed=2), middle - radius, middle + radius)]
+        coefficients, constants = rectified(*inputs, summed=summed)
+        centre, reach = rectified_ball(*ball(*inputs[1:]))
+        ((coefficients**2).sum() + (constants**3).sum() + (centre * reach).sum()).backward()
+        found.append([coefficients, constants, centre, reach, *[tensor.grad for tensor in inputs]])
+    assert found[0][1].shape == ((2, 7) if summed else (2, *shape))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
+def test_a_ball_knows_its_ends_whoever_asks() -> None:
+    centre, radius = draw(3).requires_grad_(), draw(3, seed=1).abs()
+    x = Ball(centre, radius)
+    assert (x.shape, x.dtype, x.device) == (centre.shape, centre.dtype, centre.device) and x.ball == (x.centre, x.radius)
+    with torch.no_grad():
+        assert not (x.lower > x.upper).any()
+    (gradient,) = torch.autograd.grad(x.lower.sum(), centre)
+    torch.testing.assert_close(gradient, torch.ones(3, dtype=torch.float64))

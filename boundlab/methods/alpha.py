@@ -274,7 +274,7 @@ def climb_node(analysis: Analysis, target: str, options: Alpha, undecided: Undec
     if not count or not steps:
         return known
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
-    sides = [torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device) for _ in range(2)]
+    sides = [torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device) for _ in range(2)]
     for chosen in order.split(max(1, _rows_at_once(analysis, target) // 2)):
         signs = torch.ones(chosen.shape, dtype=known.dtype, device=chosen.device)
         both = elements.rows(torch.cat([chosen, chosen]), torch.cat([signs, -signs]))

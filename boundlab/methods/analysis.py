@@ -44,7 +44,7 @@ class Analysis:
 
     def undecided(self, name: str, x: Interval) -> Tensor:
         """The elements of a node in an interval for which tighter bounds can change a relaxation, as a mask."""
-        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
+        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for reader in self.plan.readers[name]:
             call = self.plan.calls[reader]
             ask = getattr(self.plan.rules[reader], "undecided", None)

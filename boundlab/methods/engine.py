@@ -103,8 +103,8 @@ def _bends_nothing(analysis: Analysis, node: Node) -> bool:
     sources = [name for name in analysis.plan.behind(node.name) if name in analysis.regions]
     if all(analysis.regions[name].is_box for name in sources):
         return False
-    columns = sum(analysis.interval(name).lower.numel() for name in sources)
-    return analysis.interval(node.name).lower.numel() * columns <= AFFORDABLE * max(analysis.samples, 1)
+    columns = sum(analysis.interval(name).shape.numel() for name in sources)
+    return analysis.interval(node.name).shape.numel() * columns <= AFFORDABLE * max(analysis.samples, 1)
 
 
 def output_bounds(answer: Answer, target: str, sides: str) -> Interval:

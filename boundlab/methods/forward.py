@@ -40,7 +40,7 @@ class Forms:
         if name in self.analysis.regions:
             self.lower[name] = self.upper[name] = self._source(node, interval)
         elif not interval.dtype.is_floating_point:
-            zeros = torch.zeros(self.columns, *interval.shape, device=interval.lower.device)
+            zeros = torch.zeros(self.columns, *interval.shape, device=interval.device)
             self.lower[name] = torch.cat([zeros, interval.lower[None].to(zeros)])
             self.upper[name] = torch.cat([zeros, interval.upper[None].to(zeros)])
         else:

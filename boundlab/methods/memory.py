@@ -55,19 +55,19 @@ def free_memory(device: torch.device) -> int:
 
 def coefficients(analysis: Analysis) -> int:
     """How many coefficients of one node may be held at once."""
-    size = max((value.lower.element_size() for value in (analysis.interval(name) for name in analysis.regions)), default=4)
+    size = max((value.dtype.itemsize for value in (analysis.interval(name) for name in analysis.regions)), default=4)
     return min(SPEED, analysis.memory // (COPIES * size))
 
 
 def rows_at_once(analysis: Analysis, target: str) -> int:
     """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does."""
-    sizes = {name: analysis.interval(name).lower.numel() for name in analysis.plan.behind(target)}
+    sizes = {name: analysis.interval(name).shape.numel() for name in analysis.plan.behind(target)}
     largest = max(sizes, key=sizes.__getitem__)
     fit = coefficients(analysis) // max(1, sizes[largest])
-    if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).lower.element_size():
+    if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize:
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
-            f"{COPIES * sizes[largest] * analysis.interval(largest).lower.element_size() / 2**20:.3g} MiB in use, and the budget is "
+            f"{COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize / 2**20:.3g} MiB in use, and the budget is "
             f"{analysis.memory / 2**20:.3g} MiB. Give more memory=..., or a smaller batch."
         )
     return max(1, fit)

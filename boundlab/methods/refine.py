@@ -28,7 +28,7 @@ Undecided = Callable[[Interval], Tensor]
 
 def total_size(analysis: Analysis, target: str) -> int:
     """How many elements the nodes that ``target`` depends on have in all."""
-    return sum(analysis.interval(name).lower.numel() for name in analysis.plan.behind(target))
+    return sum(analysis.interval(name).shape.numel() for name in analysis.plan.behind(target))
 
 
 def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:
@@ -113,7 +113,7 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
 
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
-    best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.lower.device)
+    best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
     at_once = rows_at_once(analysis, target)
     fruitless: set[str] = set()
     while len(order):

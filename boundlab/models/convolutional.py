@@ -27,6 +27,6 @@ def small_cnn(channels: int, size: int, classes: int) -> nn.Module:
 
 
 def small_cnn_bn(channels: int, size: int, classes: int) -> nn.Module:
-    """The same with 32 filters each, and batch norm behind both convolutions."""
-    layers = [*conv_bn_relu(channels, 32, 4, 2), *conv_bn_relu(32, 32, 4, 2)]
+    """The same with batch norm behind both convolutions."""
+    layers = [*conv_bn_relu(channels, 16, 4, 2), *conv_bn_relu(16, 32, 4, 2)]
     return head(nn.Sequential(*layers), channels, size, classes, hidden=100)

@@ -30,7 +30,7 @@ class _BoxLike(Region):
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()
-        unit = torch.rand(box.shape, generator=generator, dtype=box.dtype, device=box.lower.device)
+        unit = torch.rand(box.shape, generator=generator, dtype=box.dtype, device=box.device)
         return box.lower + unit * (box.upper - box.lower)
 
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
-from boundlab.interval import Interval
+from boundlab.interval import Ball, Interval
 from boundlab.relaxation import AffineMap, Relaxation, constant_lines
 from boundlab.rules.registry import Call, aten, register
-from boundlab.rules.transposes import constant_of, transpose_of
+from boundlab.rules.transposes import LINEAR, constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
 
@@ -65,18 +65,27 @@ class Affine:
     def relax(self, call: Call) -> Relaxation:
         if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
             return constant_lines(self.interval(call), call.inputs)
-        zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
-        return AffineMap(call.bind(), self._absolute(call), zeros, transpose_of(call), constant_of(call), self._signs(call), windows_of(call))
+        return AffineMap(call.bind(), self._absolute(call), call.inputs, transpose_of(call), constant_of(call), self._signs(call), windows_of(call))
 
     def interval(self, call: Call) -> Interval:
         self._check(call)
         function, absolute = call.bind(), self._absolute(call)
         if absolute is None and _truth_of_numbers(call):
             return truth(call.inputs[0])
+        if absolute is None and self._keeps_balls(call):
+            return Interval.around(*[function(*parts) for parts in zip(*[x.ball for x in call.inputs], strict=True)])
         if absolute is None:
             pairs = [(x.lower, x.upper) if sign > 0 else (x.upper, x.lower) for x, sign in zip(call.inputs, self._signs(call), strict=True)]
             return Interval(function(*[least for least, _ in pairs]), function(*[most for _, most in pairs]))
         return around(call, function, absolute)
+
+    def _keeps_balls(self, call: Call) -> bool:
+        """Whether the centre of the result is the function of the centres, and its radius that of the radii: a linear operator
+        with positive coefficients."""
+        if not all(isinstance(x, Ball) for x in call.inputs) or min(self._signs(call)) < 0:
+            return False
+        packet = getattr(call.node.op, "overloadpacket", None)
+        return packet in LINEAR or (packet is aten.add and len(call.inputs) == 2)
 
     def nonlinear(self, call: Call) -> bool:
         return False
@@ -96,7 +105,7 @@ def _truth_of_numbers(call: Call) -> bool:
         len(call.inputs) == 1
         and packet in (aten._to_copy, aten.to, aten.type_as)
         and x.dtype != torch.bool
-        and call.bind()(x.lower[..., :0] if x.lower.dim() else x.lower).dtype == torch.bool
+        and call.bind()(x.lower[..., :0] if len(x.shape) else x.lower).dtype == torch.bool
     )
 
 

@@ -203,18 +203,17 @@ class Bilinear:
         return Interval(low, up)
 
     def relax(self, call: Call) -> Relaxation:
-        zeros = tuple(torch.zeros_like(v.lower) for v in call.inputs)
         if not self.nonlinear(call) and not all(v.dtype.is_floating_point for v in call.inputs):
             return constant_lines(self.interval(call), call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
             return AffineMap(
-                function, absolute, zeros, transpose_of(call), constant_of(call), windows=windows_of(call), unbiased=self._linear_part(call)
+                function, absolute, call.inputs, transpose_of(call), constant_of(call), windows=windows_of(call), unbiased=self._linear_part(call)
             )
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)
-        return WithBias(body, AffineMap(self._bias(call), None, zeros[-1:])) if isinstance(bias, Interval) else body
+        return WithBias(body, AffineMap(self._bias(call), None, call.inputs[-1:])) if isinstance(bias, Interval) else body
 
     def family(self, call: Call) -> Family | None:
         """The shares of the two planes below and above, of every product."""
@@ -273,8 +272,8 @@ class Bilinear:
         function = self._unbiased(call)
         absolute_x = lambda u: function(u, y.centre.abs())
         absolute_y = lambda v: function(x.centre.abs(), v)
-        in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (torch.zeros_like(x.lower),))
-        in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (torch.zeros_like(y.lower),))
+        in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (x,))
+        in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (y,))
         return CentreForm(in_x, in_y, function(x.centre, y.centre) - constant, function(x.radius, y.radius))
 
 
@@ -302,9 +301,9 @@ def _spread(x: Interval, letters: str, space: str) -> Interval:
 
 
 def _elementwise(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
-    dims = max(x.lower.dim(), y.lower.dim())
+    dims = max(len(x.shape), len(y.shape))
     result = string.ascii_lowercase[:dims]
-    return result[dims - x.lower.dim() :], result[dims - y.lower.dim() :], result
+    return result[dims - len(x.shape) :], result[dims - len(y.shape) :], result
 
 
 def _matmul(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
@@ -389,7 +388,7 @@ class Einsum:
             _, operands = self._operands(call)
             return rule.relax(_as_pair(call, operands))
         absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
-        return AffineMap(call.bind(), absolute, tuple(torch.zeros_like(x.lower) for x in call.inputs))
+        return AffineMap(call.bind(), absolute, call.inputs)
 
 
 def _as_pair(call: Call, operands: list[Any]) -> Call:

@@ -69,7 +69,7 @@ class Elementwise:
         curve = self.curve(*rest, **kwargs)
         if set(curve.kinds) != {"linear"}:
             return x.lower < x.upper
-        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.lower.device)
+        mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for at in (*curve.breaks, *(point for point, _ in curve.jumps)):
             mask |= (x.lower <= at) & (at <= x.upper)
         return mask & (x.lower < x.upper)

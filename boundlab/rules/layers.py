@@ -31,10 +31,8 @@ def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Ten
 
 def _batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Of the clean batch: constants for the perturbation, but functions of the parameters that gradients flow through."""
-    batch = torch.ops.boundlab.clean(x)
-    dims = [0, *range(2, x.dim())]
-    mean = batch.mean(dims)
-    return mean, ((batch - _channels(mean, x.dim())) ** 2).mean(dims)
+    mean, variance = torch.ops.boundlab.moments(torch.ops.boundlab.clean(x)).unbind(0)
+    return mean, variance
 
 
 @composition(aten._native_batch_norm_legit_no_training.default)

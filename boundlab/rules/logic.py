@@ -111,7 +111,7 @@ class Where:
         x, y = (*rest, *kwargs.values())
         like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
         dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
-        device = condition.lower.device
+        device = condition.device
         fix = lambda v: torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v
         return condition, fix(x), fix(y)
 

@@ -37,7 +37,7 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     """numbers: the share of the entry with the largest upper bound below, and of the constant above."""
     (x,) = call.inputs
     dims, keep = _over(call)
-    n = x.lower.dim()
+    n = len(x.shape)
     rest = [d for d in range(n) if d not in dims]
     # gather the dimensions to reduce into one, last
     flat = lambda t: t.permute(*rest, *dims).flatten(len(rest)) if dims else t

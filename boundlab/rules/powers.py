@@ -45,7 +45,7 @@ def _positive(call: Call, base: Tensor) -> None:
 def _exponential(call: Call) -> Lines:
     """base ** y for a constant base is convex in y."""
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.lower.device)
+    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
     _positive(call, base)
     slope = lambda t: torch.pow(base, t) * torch.log(base)
     (a, b), (c, d) = curves.lines(lambda t: torch.pow(base, t), Curve(("convex",), derivative=slope), _expanded(y, base))
@@ -59,7 +59,7 @@ def _expanded(x: Interval, other: Tensor) -> Interval:
 
 def _exponential_interval(call: Call) -> Interval:
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.lower.device)
+    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
     _positive(call, base)
     ends = torch.pow(base, y.lower), torch.pow(base, y.upper)
     return Interval(torch.minimum(*ends), torch.maximum(*ends))

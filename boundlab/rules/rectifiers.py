@@ -7,16 +7,18 @@ leaves the least area; ``zero`` and ``one`` always the same one; ``same`` that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from boundlab.batch import Layout
 from boundlab.forms import Window
-from boundlab.interval import Interval
-from boundlab.passes import rectified
+from boundlab.interval import Ball, Interval
+from boundlab.passes import rectified, rectified_ball
 from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Family, aten, register
 
@@ -28,10 +30,16 @@ class Rectified:
     """The lines of a ReLU, with backward mode in the few passes over the memory that training needs."""
 
     x: Interval
-    lines: Lines
+    make: Callable[[], Lines]
+    plain: bool
+    """Whether the first dimension has the samples, and nothing else."""
+
+    @cached_property
+    def lines(self) -> Lines:
+        return self.make()
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        coefficients, constants = rectified(rows, self.x.lower, self.x.upper)
+        coefficients, constants = rectified(rows, self.x.lower, self.x.upper, self.plain)
         return [coefficients], [(constants, None)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
@@ -57,6 +65,8 @@ class Rectifier:
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
         f, s = call.bind(), _negative_slope(call)
+        if isinstance(x, Ball) and not isinstance(s, Tensor) and s == 0:
+            return Ball(*rectified_ball(*x.ball))
         ends = f(x.lower), f(x.upper)
         if not isinstance(s, Tensor) and s >= 0:
             return Interval(*ends)
@@ -68,9 +78,9 @@ class Rectifier:
 
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
-        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
+        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.device)
         if call.slopes == "adaptive" and x.lower.requires_grad and not isinstance(s := _negative_slope(call), Tensor) and s == 0:
-            return Rectified(x, self._lines(call, (x.upper > -x.lower).to(x.dtype)))
+            return Rectified(x, lambda: self._lines(call, (x.upper > -x.lower).to(x.dtype)), call.node.layout == Layout())
         if call.slopes == "adaptive":
             return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
         return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])
@@ -78,7 +88,7 @@ class Rectifier:
     def family(self, call: Call) -> Family:
         """The number takes the slope of the free line from that of the one piece to that of the other."""
         (x,) = call.inputs
-        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.lower.device)
+        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.device)
         return Family((x.upper > -x.lower).to(x.dtype).unsqueeze(0), lambda alpha: self._lines(call, below + alpha[0] * (1 - below)))
 
     def _lines(self, call: Call, free: Tensor | None) -> Lines:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph import Node, Ref, op_name
 from boundlab.interval import Interval
+from boundlab.passes import moments
 from boundlab.relaxation import Relaxation
 
 aten = torch.ops.aten
@@ -102,7 +103,7 @@ class Call:
             x = self.inputs[0]
             bad = (~condition).nonzero()
             at = tuple(bad[0].tolist()) if condition.shape == x.shape and len(bad) else ()
-            example = f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}" if at or x.lower.dim() == 0 else ""
+            example = f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}" if at or len(x.shape) == 0 else ""
             raise DomainError(f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) may avoid it.")
 
 
@@ -235,6 +236,9 @@ def find_rule(node: Node) -> Rule:
 torch.library.define("boundlab::clean", "(Tensor x) -> Tensor")
 torch.library.impl("boundlab::clean", "CompositeExplicitAutograd", lambda x: x.clone())
 torch.library.register_fake("boundlab::clean", lambda x: torch.empty_like(x))
+torch.library.define("boundlab::moments", "(Tensor x) -> Tensor")
+torch.library.impl("boundlab::moments", "CompositeExplicitAutograd", lambda x: moments(x))
+torch.library.register_fake("boundlab::moments", lambda x: x.new_empty(2, x.shape[1]))
 torch.library.define("boundlab::within", "(Tensor x, float low, float high) -> Tensor")
 torch.library.impl("boundlab::within", "CompositeExplicitAutograd", lambda x, low, high: x.clone())
 torch.library.register_fake("boundlab::within", lambda x, low, high: torch.empty_like(x))
@@ -250,7 +254,7 @@ def within(x: Tensor, low: float, high: float) -> Tensor:
     return x
 
 
-OWN = {torch.ops.boundlab.clean.default: clean, torch.ops.boundlab.within.default: within}
+OWN = {torch.ops.boundlab.clean.default: clean, torch.ops.boundlab.within.default: within, torch.ops.boundlab.moments.default: moments}
 """Operators of our own that stand in captured graphs -> the function that takes their place."""
 
 SHAPE_ONLY = (

@@ -34,7 +34,7 @@ from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 def _dimension(call: Call) -> int:
     (_, dim, *_), _ = call.arguments
-    return int(dim[0] if isinstance(dim, (list, tuple)) else dim) % call.inputs[0].lower.dim()
+    return int(dim[0] if isinstance(dim, (list, tuple)) else dim) % len(call.inputs[0].shape)
 
 
 def _last(x: Interval, dim: int) -> Interval:
@@ -138,8 +138,8 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
 
 
 def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
-    (low_slope, low_bias), (up_slope, up_bias), centre = _lse(x, (x.lower.dim() - 1,))
-    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.lower.device)
+    (low_slope, low_bias), (up_slope, up_bias), centre = _lse(x, (len(x.shape) - 1,))
+    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
 
     # below: g >= x_i - up_plane(x), which is g0 at the centre
     g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
@@ -164,7 +164,7 @@ def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor, up_bias: Tensor) -> Planes:
     """Planes whose slopes have shape (..., i, j), for a result i and argument j in dimension ``dim``."""
     (x,) = call.inputs
-    dims = x.lower.dim()
+    dims = len(x.shape)
     rest = string.ascii_lowercase[: dims - 1]
     place = lambda letter: rest[:dim] + letter + rest[dim:]
     bias = low_bias.movedim(-1, dim), up_bias.movedim(-1, dim)
@@ -215,7 +215,7 @@ def lse_planes(call: Call) -> Relaxation:
     (x,) = call.inputs
     dims, keep = _lse_dims(call)
     (low_slope, low_bias), (up_slope, up_bias), _ = _lse(x, dims)
-    space = string.ascii_lowercase[: x.lower.dim()]
+    space = string.ascii_lowercase[: len(x.shape)]
     result = space if keep else "".join(letter for i, letter in enumerate(space) if i not in dims)
     if not keep:
         low_bias, up_bias = low_bias.squeeze(dims), up_bias.squeeze(dims)

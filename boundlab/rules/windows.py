@@ -64,7 +64,7 @@ def _multiply(call: Call) -> Transpose | None:
 
 def _reshape(call: Call) -> Transpose | None:
     (x,) = call.inputs
-    return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.lower.numel() else None
+    return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.shape.numel() else None
 
 
 def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
@@ -246,7 +246,7 @@ def _average(call: Call, dims: int) -> Transpose | None:
     uneven = given.get("ceil_mode") or (any(padding) and not given.get("count_include_pad", True)) or given.get("divisor_override")
     if uneven or len(x.shape) != dims + 2:
         return None
-    weight = torch.full((x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.lower.device)
+    weight = torch.full((x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.device)
     stride = each(given.get("stride") or kernel, dims)
     return _convolution(Convolution(weight, stride, padding, [1] * dims, x.shape[1], x.shape[1:]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 
 import torch
@@ -45,4 +46,6 @@ class Processes:
 
     def leave(self) -> None:
         if self.count > 1 and dist.is_initialized():
+            if sys.exc_info()[0] is None:  # nobody's threads go while another one still talks to them
+                dist.barrier()
             dist.destroy_process_group()

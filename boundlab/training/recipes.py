@@ -19,7 +19,7 @@ _cifar = Recipe(
     tightness=0, balance=0, flip=True, crop=4,
 )  # fmt: skip
 _tiny = replace(_cifar, data="tiny-imagenet", eps=1 / 255, epochs=800, batch=120, milestones=(600, 700), start=100, length=400, size=56, crop=0)
-_mnist = Recipe(model="small-cnn-bn", epochs=36, lr=1e-3, milestones=(26, 32), start=1, length=14)
+_mnist = Recipe(model="small-cnn-bn", epochs=24, lr=1e-3, milestones=(17, 22), start=1, length=10)
 _small_cifar = replace(_mnist, data="cifar10", flip=True, crop=2)
 
 
