@@ -2,6 +2,7 @@
 
 from boundlab import rules as _rules  # fills the registry
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MemoryLimit, MixedSamples, UnsupportedOperator
+from boundlab.flatness import flatness, mean_loss_bound, weight_balls
 from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region
@@ -17,6 +18,6 @@ __version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
     "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
-    "robust_cross_entropy",
+    "flatness", "mean_loss_bound", "robust_cross_entropy", "weight_balls",
 ]  # fmt: skip
 del _rules

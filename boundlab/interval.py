@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,6 +64,17 @@ class Interval:
         """Wider by a few rounding errors of numbers as large as another interval's, for readers with jumps."""
         room = 64 * torch.finfo(self.dtype).eps * (scale.lower.abs() + scale.upper.abs())
         return Interval(self.lower - room, self.upper + room)
+
+
+Reach = Callable[[Callable[[float], Tensor]], Tensor]
+"""How far <a, x> can be from its value at the centre of a set, for many a at once: asks for the sums of |a|^q for some q."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hull(Interval):
+    """The hull of a set that is smaller, with the set's own reach."""
+
+    reach: Reach
 
 
 class Ball(Interval):

@@ -74,6 +74,20 @@ class Net:
         batch = "free batch size" if free else "fixed batch size" if self.graph.batched else "no batch"
         return f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs {list(self.graph.inputs)}, {batch})"
 
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the model returns for plain tensors, computed by the captured graph."""
+        values, regions = self._read_inputs(inputs, kwargs)
+        if regions:
+            raise ArgumentError("the model itself takes tensors; for a region ask net.bounds(region)")
+        found = self.graph.run(values | self._read_state())
+        leaves = [found[output.name] if isinstance(output, Ref) else output for output in self.graph.outputs]
+        return pytree.tree_unflatten(leaves, self._outputs)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The trainable parameters that the outputs depend on, by their names in the module."""
+        state = self._read_state()
+        return {path: state[name] for name, path in self.graph.parameters.items() if isinstance(state[name], nn.Parameter)}
+
     # -- questions -------------------------------------------------------------------------------------------------
 
     def bounds(
@@ -249,10 +263,11 @@ class Net:
     def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
-        key = tuple(regions), boxes, every_node, generation()
+        balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
+        key = tuple(regions), boxes, balls, every_node, generation()
         if key not in self._plans:
             targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
-            self._plans[key] = Plan(self.graph, tuple(regions), boxes, targets, every_node)
+            self._plans[key] = Plan(self.graph, tuple(regions), boxes, balls, targets, every_node)
         return self._plans[key]
 
     def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:

@@ -34,7 +34,10 @@ Form = Tensor
 
 
 class Relaxation(Protocol):
-    """A relaxation may also have ``backward_window(rows)``: the same as ``backward`` for rows that vanish outside a
+    """A relaxation may also have ``backward_apart(rows, shared)``, for samples in dimension 0: ``backward`` with the rows of the
+    arguments ``shared``, which have no batch, kept apart by samples, (rows, samples, *shape); None where that is not known.
+
+    And it may have ``backward_window(rows)``: the same as ``backward`` for rows that vanish outside a
     window, with the constant (rows, samples) itself instead of terms, or None where it needs dense rows after all."""
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
@@ -55,6 +58,12 @@ def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
         rows = rows.sum(dim=tuple(range(1, 1 + extra)))
     shrunk = [1 + i for i, (have, want) in enumerate(zip(rows.shape[1:], shape, strict=True)) if have != want]
     return rows.sum(dim=shrunk, keepdim=True) if shrunk else rows
+
+
+def sum_apart(rows: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo broadcasting of a value without samples, sample by sample: (rows, samples, *big) -> (rows, samples, *shape)."""
+    wide = [1] * (rows.dim() - 2 - len(shape)) + list(shape)
+    return sum_to(rows.flatten(0, 1), wide).reshape(*rows.shape[:2], *shape)
 
 
 def align(form: Tensor, ndim: int) -> Tensor:
@@ -115,6 +124,14 @@ class Lines:
             positive, self.lower_bias, negative, self.upper_bias
         )
 
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
+        positive, negative = self._parts(rows)
+        mixed = [self._mixed(rows, positive, negative, low, up) for low, up in zip(self.lower, self.upper, strict=True)]
+        found = [
+            sum_apart(part, shape) if k in shared else sum_to(part, shape) for k, (part, shape) in enumerate(zip(mixed, self.shapes, strict=True))
+        ]
+        return found, _terms(positive, self.lower_bias, negative, self.upper_bias)
+
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         shape = torch.Size((rows.values.shape[1], *rows.places.shape))
         if any(argument != shape for argument in self.shapes):
@@ -164,15 +181,19 @@ class Planes:
         return "".join(letter for i, letter in enumerate(self.result) if i not in self.kept)
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        return self.backward_apart(rows, set())
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
         positive, negative = rows.clamp(min=0), rows.clamp(max=0)
         terms: Terms = [(positive, self.lower_bias), (negative, self.upper_bias)]
         squeezed = [d + 1 for d in self.kept]
         positive, negative = positive.squeeze(squeezed), negative.squeeze(squeezed)
         out = []
-        for letters, low, up, shape in zip(self.arguments, self.lower, self.upper, self.shapes, strict=True):
-            equation = f"R{self._summed_result},{self.space}->R{letters}"
+        for k, (letters, low, up, shape) in enumerate(zip(self.arguments, self.lower, self.upper, self.shapes, strict=True)):
+            kept = self.result[0] + letters if k in shared else letters
+            equation = f"R{self._summed_result},{self.space}->R{kept}"
             coefficients = torch.einsum(equation, positive, low) + torch.einsum(equation, negative, up)
-            out.append(sum_to(coefficients, shape))
+            out.append(sum_apart(coefficients, shape) if k in shared else sum_to(coefficients, shape))
         return out, terms
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
@@ -237,7 +258,8 @@ class AffineMap:
     ``arguments``: what is known of each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
     (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window. ``unbiased``: the
     function without its constant term, where there is such a form. ``constant``: that term where it is known,
-    broadcastable to the result; 0.0 if there is none.
+    broadcastable to the result; 0.0 if there is none. ``apart``: the transpose with the rows of arguments without a batch kept
+    apart by samples.
     """
 
     function: Callable[..., Tensor]
@@ -248,6 +270,7 @@ class AffineMap:
     signs: tuple[int, ...] = ()
     windows: Callable[[Window], list[Window] | None] | None = None
     unbiased: Callable[..., Tensor] | None = None
+    apart: Callable[[Rows], list[Any]] | None = None
 
     @property
     def linear(self) -> bool:
@@ -268,6 +291,11 @@ class AffineMap:
             pull = torch.func.vjp(self.function, *self.zeros)[1]
             coefficients = list(_mapped(pull, [rows]))
         return coefficients, [] if self.linear else [(rows, self.offset)]
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if self.apart is None:
+            return None
+        return self.apart(rows), [] if self.linear else [(rows, self.offset)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         if self.windows is None:

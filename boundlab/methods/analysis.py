@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from boundlab.graph import Graph, Node
-from boundlab.interval import Interval, lower_of
+from boundlab.interval import Hull, Interval, lower_of
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.relaxation import Relaxation
@@ -72,7 +72,7 @@ class Analysis:
             if name not in self.plan.needed:
                 continue
             if name in self.regions:
-                self.values[name] = refine(self, node, self.regions[name].hull())
+                self.values[name] = refine(self, node, self._hull(name))
             elif name in self.plan.rules:
                 rule, call = self.plan.rules[name], self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
                 self.calls[name] = call
@@ -88,6 +88,11 @@ class Analysis:
                     lookup = lambda n: lower_of(self.values[n])
                 self.values[name] = node.call(*node.arguments(lookup))
         return self
+
+    def _hull(self, name: str) -> Interval:
+        region = self.regions[name]
+        hull, reach = region.hull(), region.reach()
+        return hull if reach is None else Hull(hull.lower, hull.upper, reach)
 
     def _clean_values(self) -> dict[str, Any]:
         """The values, for the centres of the regions, of what train-mode statistics are taken from."""

@@ -8,7 +8,7 @@ batch have the node's own layout, (rows, *shape); those of a node without one (a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from boundlab.batch import Layout, product
 from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
+from boundlab.outer import Outer
 from boundlab.relaxation import Relaxation
 
 WINDOW_SHARE = 0.5
@@ -41,6 +42,8 @@ def out_degrees(analysis: Analysis, target: str, stop: Callable[[str], bool]) ->
 
 
 Rows = Tensor | Window
+Ends = Rows | Outer
+"""Coefficients of a source: those of a weight may be left in factors."""
 Choose = Callable[[str, Rows], Relaxation]
 """From a node and the rows that have come to it: its relaxation."""
 Visit = Callable[[str, Rows, Tensor, bool], Tensor | None]
@@ -55,7 +58,7 @@ def pull_back(
     stop: Callable[[str], bool] | None = None,
     visit: Visit | None = None,
     relaxation: Choose | None = None,
-) -> tuple[dict[str, Rows], Tensor]:
+) -> tuple[dict[str, Ends], Tensor]:
     """BoundBackward: ``<rows, target> >= sum over ends of <coefficients, end> + bias``.
 
     rows: (rows, *shape), or (rows, 1, *shape) for a target without a batch, or windows. The ends are the sources, and
@@ -67,18 +70,19 @@ def pull_back(
     ends = (lambda name: name in sources) if stop is None else (lambda name: name in sources or stop(name))
     samples = analysis.samples if nodes[target].layout is not None else 1
     degrees = out_degrees(analysis, target, ends)
-    pending: dict[str, Rows] = {target: rows}
-    finished: dict[str, Rows] = {}
+    pending: dict[str, Ends] = {target: rows}
+    finished: dict[str, Ends] = {}
     like = rows.values if isinstance(rows, Window) else rows
     bias = torch.zeros(like.shape[0], samples, dtype=like.dtype, device=like.device)
     queue = deque([target])
     while queue:
         name = queue.popleft()
-        current = pending.pop(name, None)
+        arrived = pending.pop(name, None)
         if ends(name):
-            if current is not None:
-                finished[name] = current
+            if arrived is not None:
+                finished[name] = arrived
             continue
+        current = arrived.dense() if isinstance(arrived, Outer) else arrived
         call = analysis.calls[name]
         if visit is not None and current is not None:
             alone = not pending and not finished and nodes[name].layout == Layout() and name != target
@@ -87,7 +91,7 @@ def pull_back(
                 current, bias = current.pick(kept) if isinstance(current, Window) else pick(current, kept), bias.gather(0, kept)
                 if not len(kept):
                     return {}, bias
-        pulled: list[Rows] = []
+        pulled: list[Ends] = []
         if current is not None:
             pulled, constant = _step(analysis, name, current, samples, relaxation)
             bias = bias + constant
@@ -95,7 +99,7 @@ def pull_back(
             if analysis.interval(source).dtype.is_floating_point:
                 pending[source] = _sum(pending[source], part) if source in pending else part
             else:  # a truth value has no slope: it ends here
-                bias = bias + interval_rows(analysis, source, part, analysis.interval(source))
+                bias = bias + interval_rows(analysis, source, dense(part), analysis.interval(source))
         for source in set(call.names):
             degrees[source] -= 1
             if degrees[source] == 0:
@@ -103,22 +107,22 @@ def pull_back(
     return finished, bias
 
 
-def _sum(a: Rows, b: Rows) -> Rows:
+def _sum(a: Ends, b: Ends) -> Rows:
     if isinstance(a, Window) and isinstance(b, Window):
         return a + b
     return dense(a) + dense(b)
 
 
-def dense(rows: Rows) -> Tensor:
-    return rows.dense() if isinstance(rows, Window) else rows
+def dense(rows: Ends) -> Tensor:
+    return rows if isinstance(rows, Tensor) else rows.dense()
 
 
-def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None) -> tuple[list[Rows], Tensor | float]:
+def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None) -> tuple[list[Ends], Tensor | float]:
     """F_i for one node: coefficients of its arguments, in their own layouts, and the constant per row and sample."""
     nodes = analysis.graph.nodes
     layout, names = nodes[name].layout, analysis.calls[name].names
     narrow = isinstance(rows, Window) and rows.share <= WINDOW_SHARE and all(nodes[source].layout == Layout() for source in names)
-    rows = rows if narrow else dense(rows)
+    rows = rows if isinstance(rows, Window) and narrow else dense(rows)
     relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
     if isinstance(rows, Window):
         found = relaxation.backward_window(rows) if hasattr(relaxation, "backward_window") else None
@@ -126,17 +130,19 @@ def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choos
             return list(found[0]), found[1]
         rows = rows.dense()
     count = rows.shape[0]
-    pulled: list[Rows]
+    pulled: list[Ends]
     if layout is None:  # (rows, samples, *shape): every sample's copy is a row of its own
         parts, terms = relaxation.backward(rows.flatten(0, 1))
         inside = lambda part, constant: part if constant is None else product(part, constant)
         total = bias_of(terms, lambda part, constant: inside(part, constant).reshape(count * samples, -1).sum(1).reshape(count, samples))
         return [part.unflatten(0, (count, samples)) for part in parts], total
-    parts, terms = relaxation.backward(rows)
+    shared = {k for k, source in enumerate(names) if nodes[source].layout is None}  # weights: what each sample asks of them stays apart
+    by_sample = getattr(relaxation, "backward_apart", None) if shared and layout == Layout() else None
+    apart_and_terms = None if by_sample is None else by_sample(rows, shared)
+    parts, terms = relaxation.backward(rows) if apart_and_terms is None else apart_and_terms
     pulled = list(parts)
     total = bias_of(terms, lambda part, constant: layout.sum(part, samples) if constant is None else layout.dot(part, constant, samples))
-    shared = [k for k, source in enumerate(names) if nodes[source].layout is None]
-    if shared:  # a weight: keep what each sample asks of it apart
+    if shared and apart_and_terms is None:
         apart, _ = relaxation.backward(layout.separate(rows, samples).flatten(0, 1))
         for k in shared:
             pulled[k] = apart[k].unflatten(0, (count, samples))
@@ -165,7 +171,7 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
     return least.flatten(2).sum(2) if least.dim() > 2 else least
 
 
-def concretize(analysis: Analysis, coefficients: dict[str, Rows], bias: Tensor) -> Tensor:
+def concretize(analysis: Analysis, coefficients: Mapping[str, Ends], bias: Tensor) -> Tensor:
     """The minimum over the regions: (rows, samples)."""
     for name, rows in coefficients.items():
         region = analysis.regions[name]
@@ -173,5 +179,5 @@ def concretize(analysis: Analysis, coefficients: dict[str, Rows], bias: Tensor) 
             box, rows = region.hull(), rows.cleaned()
             bias = bias + rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
         else:
-            bias = bias + region.minimum(dense(rows))
+            bias = bias + region.least(rows.dense() if isinstance(rows, Window) else rows)
     return bias

@@ -223,9 +223,9 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     for name, part in ends.items():
         if name in analysis.regions:
-            bias = bias + analysis.regions[name].minimum(backward.dense(part))
+            bias = bias + analysis.regions[name].least(part.dense() if isinstance(part, Window) else part)
             continue
-        bias = bias + backward.interval_rows(analysis, name, part, analysis.interval(name))
+        bias = bias + backward.interval_rows(analysis, name, part if isinstance(part, Window) else backward.dense(part), analysis.interval(name))
     return bias
 
 
@@ -253,7 +253,7 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
     return Interval((centre - radius).T, (centre + radius).T)
 
 
-def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, backward.Rows], Tensor]:
+def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, backward.Ends], Tensor]:
     """One element of the output a row and sample, pulled back through the affine operators at its end."""
     like = analysis.interval(target).lower
     rows = Window.units(torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape), chosen, like.shape[1:])

@@ -12,6 +12,7 @@ from boundlab.graph import Graph
 from boundlab.interval import Interval
 from boundlab.methods.folding import fold
 from boundlab.rules.affine import MONOTONE
+from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
 
 UNKNOWN = Interval(torch.empty(0), torch.empty(0))
@@ -19,12 +20,14 @@ UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move independently; targets: the
-    outputs; every_node: whether all nodes are asked for, so that none may be folded into another."""
+    """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move independently; balls: those
+    whose reach through one product is known exactly; targets: the outputs; every_node: whether all nodes are asked for, so that
+    none may be folded into another."""
 
     whole: Graph
     sources: tuple[str, ...]
     boxes: frozenset[str]
+    balls: frozenset[str]
     targets: tuple[str, ...]
     every_node: bool = False
     _behind: dict[str, set[str]] = field(default_factory=dict)
@@ -87,7 +90,7 @@ class Plan:
             if getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE:
                 exact |= {name} if source in exact else set()
                 independent |= {name} if source in independent else set()
-            elif source in independent:
+            elif source in independent or (source in self.balls and isinstance(self.rules[name], Bilinear)):
                 exact.add(name)
         return exact
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
-from boundlab.interval import Interval
+from boundlab.interval import Interval, Reach
+from boundlab.outer import Outer
 from boundlab.regions.base import Region, inner, take_samples
 from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
@@ -52,10 +53,34 @@ class _Ball(Region):
         x = _given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
 
+    @property
+    def _dual(self) -> float:
+        return 1.0 if self.order == math.inf else math.inf if self.order == 1 else self.order / (self.order - 1)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether one radius serves for all elements and samples, and nothing is cut off."""
+        return self.lower is None and self.upper is None and torch.as_tensor(self.eps).numel() == 1
+
+    def reach(self) -> Reach | None:
+        """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper bound: ||a||_8 >= ||a||_inf."""
+        if not self._is_plain or self.order == math.inf:
+            return None
+        q, eps = min(self._dual, 8.0), self.eps
+        return lambda sums: eps * (found := sums(q)).clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
+
+    @property
+    def reach_is_exact(self) -> bool:
+        return self._is_plain and 1 < self.order < math.inf and self._dual <= 8
+
+    def least(self, rows: Tensor | Outer) -> Tensor:
+        if isinstance(rows, Outer) and self._is_plain:
+            return rows.dot(_given(self.x)) - self.eps * rows.norm(self._dual)
+        return super().least(rows)
+
     def minimum(self, coefficients: Tensor) -> Tensor:
         """Hoelder: min over the ball is <c, centre> - ||eps c||_q with 1/p + 1/q = 1."""
-        x = _given(self.x)
-        dual = 1.0 if self.order == math.inf else math.inf if self.order == 1 else self.order / (self.order - 1)
+        x, dual = _given(self.x), self._dual
         scaled = (coefficients * radius(self.eps, x)).flatten(2) if coefficients.dim() > 2 else (coefficients * radius(self.eps, x)).unsqueeze(2)
         if scaled.shape[2] == 0:
             return inner(coefficients, x)

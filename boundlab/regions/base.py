@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import dots
-from boundlab.interval import Interval
+from boundlab.interval import Interval, Reach
+from boundlab.outer import Outer
 
 
 class Region(ABC):
@@ -42,6 +43,18 @@ class Region(ABC):
     def is_box(self) -> bool:
         """Whether the set is its hull, so that interval arithmetic is exact for one affine step."""
         return False
+
+    def reach(self) -> Reach | None:
+        """How far <a, x> can be from its value at the centre, in closed form; None if there is no form smaller than the hull's."""
+        return None
+
+    @property
+    def reach_is_exact(self) -> bool:
+        return False
+
+    def least(self, rows: Tensor | Outer) -> Tensor:
+        """:meth:`minimum`, for coefficients in factors too."""
+        return self.minimum(rows.dense() if isinstance(rows, Outer) else rows)
 
     def samples(self, chosen: slice) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never taken apart."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval
+from boundlab.outer import Outer
 from boundlab.regions.base import Region, inner, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
@@ -27,6 +28,12 @@ class _BoxLike(Region):
         box = self.hull()
         # min over a box: c . centre - |c| . radius
         return inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
+
+    def least(self, rows: Tensor | Outer) -> Tensor:
+        if not isinstance(rows, Outer):
+            return self.minimum(rows)
+        box = self.hull()
+        return rows.dot(box.centre) - rows.abs().dot(box.radius)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()

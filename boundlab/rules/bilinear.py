@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,9 +25,10 @@ from torch.utils import _pytree as pytree
 
 from boundlab.errors import UnsupportedOperator
 from boundlab.graph import Ref
-from boundlab.interval import Interval
+from boundlab.interval import Hull, Interval
 from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
 from boundlab.rules.affine import around
+from boundlab.rules.apart import bias_apart, weight_apart
 from boundlab.rules.interval_linear import interval_linear
 from boundlab.rules.registry import Call, Family, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
@@ -106,6 +107,12 @@ class CentreForm:
         y_rows, _ = self.in_y.backward(rows)
         return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
 
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if shared != {1} or self.in_y.apart is None:
+            return None
+        x_rows, _ = self.in_x.backward(rows)
+        return [*x_rows, *self.in_y.apart(rows)], [(rows, -self.centre), (rows.abs(), -self.slack)]
+
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
         low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
@@ -123,6 +130,14 @@ class WithBias:
         body, terms = self.body.backward(rows)
         bias, _ = self.bias.backward(rows)
         return [*body, *bias], terms
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        """The bias comes third, behind x and y."""
+        body = getattr(self.body, "backward_apart", None)
+        if 2 not in shared or self.bias.apart is None or body is None:
+            return None
+        found = body(rows, shared - {2}) if len(shared) > 1 else self.body.backward(rows)
+        return None if found is None else ([*found[0], *self.bias.apart(rows)], found[1])
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low, up = self.body.forward(lower[:-1], upper[:-1])
@@ -171,6 +186,9 @@ class Bilinear:
         return call.bind(), call.bind(absolute)
 
     def interval(self, call: Call) -> Interval:
+        found = self._by_reach(call)
+        if found is not None:
+            return found
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
             x, y, bias = self._sides(call)
@@ -202,18 +220,68 @@ class Bilinear:
             up = up + at(bias.upper if isinstance(bias, Interval) else bias)
         return Interval(low, up)
 
+    def _hull(self, call: Call) -> tuple[Hull, Any, Callable[[Any, Tensor], Tensor]] | None:
+        """An argument that is a set smaller than its hull, the other one, and the operator as a function of (other, it)."""
+        x, y, _ = self._sides(call)
+        if self.letters is _elementwise or not (isinstance(x, Hull) or isinstance(y, Hull)):
+            return None
+        function = self._unbiased(call)
+        return (y, x, function) if isinstance(y, Hull) else (x, y, lambda other, own: function(own, other))
+
+    def _by_reach(self, call: Call) -> Interval | None:
+        """With h = c + d for the hull's set and the other side o: o h = o c + o d, and |o d| is at most the reach of max |o|."""
+        found = self._hull(call)
+        if found is None:
+            return None
+        hull, other, function = found
+        middle, radius = other.ball if isinstance(other, Interval) else (other, None)
+        centre, ones = function(middle, hull.centre), torch.ones_like(hull.lower)
+        largest = _abs(middle) if radius is None else middle.abs() + radius
+        reach = hull.reach(lambda q: function(largest**q, ones))
+        reach = reach if radius is None else reach + function(radius, hull.centre.abs())
+        bias = self._sides(call)[2]
+        if isinstance(bias, Interval):
+            centre, reach = centre + self._bias(call)(bias.centre), reach + self._bias(call)(bias.radius)
+        elif isinstance(bias, Tensor):
+            centre = centre + self._bias(call)(bias)
+        return Interval.around(centre, reach)
+
     def relax(self, call: Call) -> Relaxation:
         if not self.nonlinear(call) and not all(v.dtype.is_floating_point for v in call.inputs):
             return constant_lines(self.interval(call), call.inputs)
         if not self.nonlinear(call):
             function, absolute = self._one_sided(call)
             return AffineMap(
-                function, absolute, call.inputs, transpose_of(call), constant_of(call), windows=windows_of(call), unbiased=self._linear_part(call)
+                function,
+                absolute,
+                call.inputs,
+                transpose_of(call),
+                constant_of(call),
+                windows=windows_of(call),
+                unbiased=self._linear_part(call),
+                apart=self._apart(call),
             )
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
-        body = self._centred(call, constant) if self.letters is None else self._planes(call, constant)
-        return WithBias(body, AffineMap(self._bias(call), None, call.inputs[-1:])) if isinstance(bias, Interval) else body
+        body = self._centred(call, constant) if self.letters is None or self._hull(call) is not None else self._planes(call, constant)
+        if not isinstance(bias, Interval):
+            return body
+        apart = bias_apart(_packet(call))
+        return WithBias(body, AffineMap(self._bias(call), None, call.inputs[-1:], apart=None if apart is None else lambda rows: [apart(rows)]))
+
+    def _apart(self, call: Call) -> Callable[[Rows], list[Any]] | None:
+        """The transpose of a one-sided call, sample by sample."""
+        x, y, bias = self._sides(call)
+        (_, _, *rest), kwargs = call.arguments
+        packet = _packet(call)
+        parts: list[Callable[[Rows], Any] | None] = []
+        if isinstance(x, Interval):
+            return None
+        if isinstance(y, Interval):
+            parts.append(weight_apart(packet, x, y.shape, rest, kwargs))
+        if isinstance(bias, Interval):
+            parts.append(bias_apart(packet))
+        return None if None in parts else lambda rows: [part(rows) for part in parts if part is not None]
 
     def family(self, call: Call) -> Family | None:
         """The shares of the two planes below and above, of every product."""
@@ -272,9 +340,31 @@ class Bilinear:
         function = self._unbiased(call)
         absolute_x = lambda u: function(u, y.centre.abs())
         absolute_y = lambda v: function(x.centre.abs(), v)
-        in_x = AffineMap(lambda u: function(u, y.centre), absolute_x, (x,))
-        in_y = AffineMap(lambda v: function(x.centre, v), absolute_y, (y,))
-        return CentreForm(in_x, in_y, function(x.centre, y.centre) - constant, function(x.radius, y.radius))
+        (middle, radius), (centre, spread) = x.ball, y.ball
+        only_x, only_y = _with_constant(call, 1, centre), _with_constant(call, 0, middle)
+        in_x = AffineMap(lambda u: function(u, centre), absolute_x, (x,), transpose_of(only_x), 0.0)
+        in_y = AffineMap(lambda v: function(middle, v), absolute_y, (y,), transpose_of(only_y), 0.0, apart=self._apart(only_y))
+        found = self._hull(call)
+        if found is None:
+            slack = function(radius, spread)
+        else:
+            hull, other, ordered = found
+            ones = torch.ones_like(hull.lower)
+            slack = hull.reach(lambda q: ordered(other.ball[1] ** q, ones))
+        return CentreForm(in_x, in_y, function(middle, centre) - constant, slack)
+
+
+def _packet(call: Call) -> Any:
+    return getattr(call.node.op, "overloadpacket", None)
+
+
+def _with_constant(call: Call, place: int, value: Tensor) -> Call:
+    """The call with one of its two sides at a constant, the other still perturbed, and no other argument perturbed."""
+    leaves, kept = list(call.leaves), call.positions[1 - place]
+    for k, position in enumerate(call.positions):
+        if position != kept:
+            leaves[position] = value if k == place else None
+    return replace(call, leaves=tuple(leaves), positions=(kept,), names=(call.names[1 - place],))
 
 
 def _as_number(x: Interval, kinds: list[torch.dtype]) -> Interval:

@@ -59,6 +59,9 @@ def constant_of(call: Call) -> Tensor | float | None:
 
 def _linear(call: Call) -> Transpose | None:
     (x, weight, *_), _ = call.arguments
+    if isinstance(weight, Interval) and isinstance(x, Tensor) and len(weight.shape) == 2 and x.dim() > 1:
+        flat = x.flatten(0, -2)
+        return lambda rows: torch.matmul(rows.flatten(1, -2).transpose(1, 2), flat)
     if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2:
         return None
     return lambda rows: torch.matmul(rows, weight)

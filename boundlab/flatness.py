@@ -1,0 +1,191 @@
+"""Bounds of a loss over a ball around the network's own weights ("beyond robustness" in the paper).
+
+All samples see the same weights. The largest mean loss over the ball is therefore at most, and often far below, the mean of
+the largest losses of single samples. With loss fusion the bound of the mean is taken over the shared ball at once:
+
+For sample b, S_b(w) = sum_k exp(f_k - f_y) <= U_b(w), a linear function of the weights that backward mode finds. The logarithm
+lies below its tangents, so for any c_b > 0
+
+    mean_b log S_b(w) <= mean_b (c_b U_b(w) - log c_b - 1),
+
+and the right side is one linear function of w, whose maximum over the ball is taken once, with coefficients that were summed
+over the samples before any norm. Every c is sound. c_b = 1 / max U_b gives at most the mean of log max U_b, the bound sample by
+sample; the best c is the one with c_b = 1 / U_b(w*) at the maximum w* itself, and a few steps towards it are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.methods import backward
+from boundlab.methods.engine import Answer, spec_bounds, spec_rows
+from boundlab.net import Net, margin_spec
+from boundlab.outer import Outer
+from boundlab.regions import Lp, Region
+from boundlab.rules.softmax import exp_chord
+
+STEPS = 3
+"""How many times the tangents are moved."""
+
+
+def weight_balls(net: Net, eps: float, *, relative: bool = True, norm: float = 2.0, parameters: Iterable[str] | None = None) -> dict[str, Region]:
+    """A ball around each weight, for ``perturb=``.
+
+    eps: the radius, or with ``relative`` its share of the norm of the weight itself. parameters: their names; by default all
+    that the outputs depend on and that are matrices or kernels, not biases or scales.
+    """
+    if not eps >= 0:
+        raise ArgumentError(f"eps must not be negative, but is {eps}")
+    values = net.parameters()
+    names = [path for path, value in values.items() if value.dim() > 1] if parameters is None else list(parameters)
+    unknown = sorted(set(names) - set(values))
+    if unknown or not names:
+        raise ArgumentError(f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; there are: {', '.join(sorted(values))}")
+    size = lambda value: torch.linalg.vector_norm(value, norm) * eps if relative else eps
+    return {path: Lp(p=norm, eps=size(values[path])) for path in names}
+
+
+def mean_loss_bound(
+    net: Net,
+    *inputs: Any,
+    perturb: Mapping[str, Region],
+    method: str = "crown-ibp",
+    slopes: str = "adaptive",
+    memory: int | str | None = None,
+    **kwargs: Any,
+) -> Tensor:
+    """An upper bound of the mean cross entropy of a batch for all members of the regions, as one number, differentiable.
+
+    inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb: regions on parameters,
+    which all samples share. Backward methods bound the mean over the shared regions at once (see above), the others sample by
+    sample.
+    """
+    *entries, labels = inputs
+    labels = torch.as_tensor(labels)
+    answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, None, memory)
+    target = net.only_output("mean_loss_bound")
+    shape = answer.analysis.values[target].shape
+    if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None or labels.shape != shape[:1]:
+        raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes) and labels (batch,), not {tuple(shape)} and {tuple(labels.shape)}")
+    if target not in answer.analysis.plan.variable:
+        raise ArgumentError("the output does not depend on anything that is perturbed")
+    if not len(labels):
+        raise ArgumentError("the mean loss of an empty batch is not defined")
+    spec = margin_spec(labels, shape[1])
+    margins = spec_bounds(answer, target, spec, "both" if method not in ("ibp", "forward") else "lower")
+    lower, upper = -margins.upper, -margins.lower  # of z_k = f_k - f_y, k != y
+    one_by_one = torch.logsumexp(torch.cat([torch.zeros_like(upper[:, :1]), upper], 1), 1).mean()
+    if method in ("ibp", "forward", "alpha-crown"):
+        return one_by_one
+    return torch.minimum(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
+
+
+def flatness(
+    net: Net,
+    x: Any,
+    labels: Tensor,
+    eps: float,
+    *,
+    relative: bool = True,
+    norm: float = 2.0,
+    method: str = "crown-ibp",
+    parameters: Iterable[str] | None = None,
+    batch: int | None = None,
+) -> Tensor:
+    """The certified flatness F of the paper: an upper bound of the mean loss over balls around the weights, minus the loss.
+
+    x: the model's input, a tensor or a region, or a tuple of its inputs. labels: (batch,). eps, relative, norm, parameters: the
+    balls, as for :func:`weight_balls`. batch: bound so many samples at once (default: all); the mean of the parts is a bound
+    too, but the parts may choose different weights.
+    """
+    entries, labels = (x if isinstance(x, tuple) else (x,)), torch.as_tensor(labels)
+    perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)
+    total, count = torch.zeros(()), len(labels)
+    step = count if batch is None else batch
+    for first in range(0, count, max(1, step)):
+        part = slice(first, first + step)
+        some = tuple(_some(entry, part) if step < count else entry for entry in entries)
+        bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
+        at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
+        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part])) * (len(labels[part]) / count)
+    return total
+
+
+def _some(entry: Any, part: slice) -> Any:
+    found = entry.samples(part) if isinstance(entry, Region) else entry[part]
+    if found is None:
+        raise ArgumentError(f"a region of type {type(entry).__name__} cannot be taken apart: leave out batch=")
+    return found
+
+
+# -- the bound over a shared region ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Lines:
+    """U_b(w) = constant_b - sum over the shared sources of <A_b, w>: (samples,) and (1, samples, *shape) each."""
+
+    constant: Tensor
+    shared: list[tuple[Region, Tensor | Outer]]
+
+    def detach(self) -> _Lines:
+        plain = lambda rows: Outer(rows.left.detach(), rows.right.detach()) if isinstance(rows, Outer) else rows.detach()
+        return _Lines(self.constant.detach(), [(region, plain(rows)) for region, rows in self.shared])
+
+    def largest(self) -> Tensor:
+        """max over w of U_b(w), for every sample on its own."""
+        found = self.constant
+        for region, rows in self.shared:
+            found = found - region.least(rows)[0]
+        return found
+
+    def largest_total(self, shares: Tensor) -> Tensor:
+        """max over w of sum_b shares_b U_b(w)."""
+        found = (shares * self.constant).sum()
+        for region, rows in self.shared:
+            total = rows.total(shares) if isinstance(rows, Outer) else torch.tensordot(shares, rows, ([0], [1])).unsqueeze(1)
+            found = found - region.minimum(total).sum()
+        return found
+
+
+def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The bound of the mean loss over the shared regions, given bounds of z_k = f_k - f_y: (samples, classes - 1)."""
+    shift = upper.detach().clamp(min=0).amax(1) if upper.shape[1] else upper.new_zeros(len(upper))
+    rise, start = exp_chord(lower, upper, -shift[:, None].expand_as(upper))
+    lines = _lines(answer, target, (rise.unsqueeze(1) @ spec), start.sum(1) + torch.exp(-shift))
+    least = torch.exp(-shift)  # exp(f_y - f_y)
+    with torch.no_grad():
+        fixed = lines.detach()
+        shares = 1 / torch.maximum(fixed.largest(), least)
+        best, at = torch.inf, shares
+        for _ in range(STEPS):
+            with torch.enable_grad():
+                total = fixed.largest_total(free := shares.clone().requires_grad_())
+                (values,) = torch.autograd.grad(total, free)  # U_b(w*), by the envelope theorem
+            bound = float(total - torch.log(shares).sum())
+            if bound < best:
+                best, at = bound, shares
+            shares = 1 / torch.maximum(values, least)
+    return (lines.largest_total(at) - torch.log(at).sum()) / len(at) - 1 + shift.mean()
+
+
+def _lines(answer: Answer, target: str, spec: Tensor, constant: Tensor) -> _Lines:
+    """U_b for S_b <= constant_b - <spec_b, f>, in units that were shifted before."""
+    analysis = answer.analysis
+    ends, bias = backward.pull_back(analysis, target, spec_rows(answer, target, spec))
+    constant = constant - bias[0]
+    shared: list[tuple[Region, Any]] = []
+    for name, rows in ends.items():
+        region = analysis.regions[name]
+        rows = rows if isinstance(rows, Outer) else backward.dense(rows)
+        if analysis.graph.nodes[name].layout is None:
+            shared.append((region, rows))
+        else:
+            constant = constant - region.least(rows)[0]
+    return _Lines(constant, shared)
