@@ -18,6 +18,7 @@ from torch import Tensor
 from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
 from boundlab.commands.cuts import line_cuts
+from boundlab.commands.flatness import add_command as add_flatness
 from boundlab.commands.loading import load_data, load_net
 from boundlab.commands.operators import markdown, supported
 from boundlab.commands.report import write_report
@@ -115,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     _common(job)
 
     add_commands(commands, _numbers)
+    add_flatness(commands)
 
     table = commands.add_parser("ops", help="list the supported operators")
     table.set_defaults(command=_ops)

@@ -24,7 +24,7 @@ class Outer:
 
     def dot(self, value: Tensor) -> Tensor:
         """The inner products with a matrix (out, in): (rows, samples)."""
-        return (torch.matmul(self.left, value) * self.right).sum(-1)
+        return (self.left * torch.matmul(self.right, value.T)).sum(-1)
 
     def norm(self, order: float) -> Tensor:
         """The norms of the coefficients as vectors: (rows, samples)."""

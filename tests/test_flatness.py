@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +15,18 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 import boundlab as bl
+from boundlab.cli import main
+from boundlab.commands.flatness import measure, tensors
 from boundlab.flatness import _Lines, mean_loss_bound, weight_balls
 from boundlab.methods import backward
 from boundlab.outer import Outer
 from boundlab.relaxation import AffineMap, Lines, Planes
 from boundlab.rules.bilinear import CentreForm, WithBias
+from boundlab.training.recipe import Recipe
+from boundlab.training.trainer import Trainer
+from boundlab.training.weights import attack_weights, surface
+from tests.test_train_command import files as files
+from tests.test_training import images
 
 BACKWARD = ("crown-ibp", "crown", "forward+backward")
 
@@ -228,3 +238,63 @@ def test_factors_stand_for_their_product() -> None:
     torch.testing.assert_close(lines.largest(), same.largest())
     torch.testing.assert_close(lines.largest_total(shares), same.largest_total(shares))
     assert backward.dense(outer).equal(dense)
+
+
+# -- training and measuring ------------------------------------------------------------------------------------------------
+
+FLAT = Recipe(
+    name="flat", model="mlp", perturb="weights", eps=0.1, share=0.5, normalise=False, optimiser="sgd", lr=0.2, epochs=40, batch=24, milestones=(36,),
+    schedule="linear", start=10, length=20, init="default", tightness=0, balance=0, beta=(1.0, 1.0),
+)  # fmt: skip
+
+
+def test_flat_training_lowers_the_certified_rise(tmp_path: Path) -> None:
+    found = {}
+    for method in ("natural", "crown-ibp"):
+        trainer = Trainer(replace(FLAT, method=method), images(), tmp_path / method)
+        assert len(trainer.data) == 48
+        model = trainer.run()
+        x, labels = tensors(trainer.data)
+        with torch.no_grad():
+            found[method] = measure(model, trainer.data, images(), 0.02, ("crown-ibp", "crown"))
+            net = bl.capture(model, x[:2])
+            values = surface(model.double(), x.double(), labels, weight_balls(bl.capture(model, x[:2].double()), 0.02), points=7)
+        # the loss at every point of the plane that lies in the balls is below the bound
+        ticks = torch.linspace(-1, 1, 7)
+        inside = ticks[:, None] ** 2 + ticks**2 <= 1
+        for figure in found[method]["flatness"].values():
+            assert float(values[inside].max()) <= found[method]["loss"] + figure + 1e-5
+            assert found[method]["attacked"] <= figure + 1e-6
+        assert net.parameters().keys() == dict(model.named_parameters()).keys()
+    assert found["crown-ibp"]["flatness"]["crown-ibp"] < found["natural"]["flatness"]["crown-ibp"]
+    resumed = Trainer(replace(FLAT, method="natural"), images(), tmp_path / "natural")
+    assert resumed.resume() and resumed.epoch == 40
+
+
+def test_attacks_on_weights_stay_in_their_balls() -> None:
+    model, net, x, y = prepared("mlp")
+    balls = weight_balls(net, 0.05)
+    worst, moved = attack_weights(model, x, y, balls, steps=8)
+    with torch.no_grad():
+        loss = F.cross_entropy(model(x), y)
+    assert worst > float(loss)
+    for name, value in moved.items():
+        assert (value - net.parameters()[name]).norm() <= balls[name].eps * (1 + 1e-9)  # type: ignore[attr-defined]
+    with torch.no_grad():  # where nothing can be gained, because all gradients are 0 or too small for their squares, it stays too
+        list(model.children())[-1].weight.mul_(1e-180)
+    _, moved = attack_weights(model, x, y, weight_balls(net, 0.05), steps=3)
+    sizes = weight_balls(net, 0.05)
+    assert all((moved[name] - net.parameters()[name]).norm() <= sizes[name].eps * (1 + 1e-9) for name in moved)  # type: ignore[attr-defined]
+
+
+def test_the_command_measures_a_trained_network(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output, picture = tmp_path / "run", tmp_path / "surface.svg"
+    flags = ["--epochs", "2", "--batch", "8", "--share", "0.25", "--start", "0", "--length", "1", "--milestones", "1"]
+    assert main(["train", "flat-mnist", "--files", str(files), "--output", str(output), *flags]) == 0
+    call = ["flatness", str(output), "--files", str(files), "--methods", "crown-ibp", "crown", "--limit", "10", "--surface", str(picture)]
+    assert main(call) == 0
+    said = capsys.readouterr().out
+    assert "certified by crown" in said and "attacking" in said and "test error" in said and "<svg" in picture.read_text()
+    found = json.loads((output / "flatness.json").read_text())
+    assert found["samples"] == 10 and 0 <= found["attacked"] <= found["flatness"]["crown"] <= found["flatness"]["crown-ibp"]
+    assert main(["flatness", str(tmp_path / "nothing"), "--files", str(files)]) == 1

@@ -98,7 +98,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
 
 def _train(options: argparse.Namespace) -> None:
     recipe = _recipe(options)
-    _threads(options.threads)
+    set_threads(options.threads)
     processes = Processes.here()
     try:
         data = load(recipe.data, options.files, "train")
@@ -116,7 +116,7 @@ def _train(options: argparse.Namespace) -> None:
         processes.leave()
 
 
-def _threads(count: int | None) -> None:
+def set_threads(count: int | None) -> None:
     if count is not None:
         if count < 1:
             raise ArgumentError(f"--threads must be at least 1, not {count}")
@@ -163,7 +163,7 @@ def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
         raise ArgumentError(f"there is no checkpoint {path}")
     state = torch.load(path, map_location="cpu", weights_only=True)
     recipe = Recipe.read(state["recipe"])
-    zeros = (0.0,) * state["channels"]
+    zeros = (0.0,) * state["channels"] if recipe.normalise else None
     model = build(recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros)
     model.load_state_dict(state["model"])
     return model.eval(), recipe, state["size"]
@@ -176,7 +176,7 @@ def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Im
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    _threads(options.threads)
+    set_threads(options.threads)
     model, recipe, size = load_trained(options.checkpoint)
     eps = recipe.eps if options.eps is None else options.eps[0]
     processes = Processes.here()

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from torch import nn
 
 from boundlab.errors import ArgumentError
-from boundlab.models.convolutional import cnn7_bn, small_cnn, small_cnn_bn, tiny_cnn
 from boundlab.models.parts import Normalise
+from boundlab.models.plain import cnn7_bn, mlp, small_cnn, small_cnn_bn, tiny_cnn
 from boundlab.models.residual import densenet, resnext, wide_resnet
 
 MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "mlp": mlp,
     "tiny-cnn": tiny_cnn,
     "small-cnn": small_cnn,
     "small-cnn-bn": small_cnn_bn,

@@ -14,28 +14,36 @@ from boundlab.models import MODELS
 from boundlab.training.schedules import KINDS
 
 METHODS = ("natural", "ibp", "crown-ibp")
+PERTURBED = ("inputs", "weights")
+OPTIMISERS = ("adam", "sgd")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """data, model: names. eps: the radius that is tested. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP).
+    """data, model: names. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP). perturb: what moves, "inputs" (each
+    pixel by eps) or "weights" (each matrix by eps in the Euclidean norm). eps: the radius that is tested. share: of the training
+    set, its first images. normalise: put mean and standard deviation of the pixels into the network. fused: loss fusion.
 
-    fused: loss fusion. epochs, batch, lr: as usual, with Adam; lr falls by ``decay`` at the epochs ``milestones``. clip: the
-    largest gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta
-    and kappa move with it. factor: the last eps in training over the tested one. beta, kappa: first and last values of the share
-    of LiRPA bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the warm-up terms. flip, crop:
-    mirror images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). adaptive_target: the
-    robust loss below which an adaptive schedule goes on.
+    epochs, batch, lr: as usual; optimiser: "adam" or "sgd"; lr falls by ``decay`` at the epochs ``milestones``. clip: the largest
+    gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta and kappa
+    move with it. factor: the last eps in training over the tested one. beta, kappa: first and last values of the share of LiRPA
+    bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the warm-up terms. flip, crop: mirror
+    images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). adaptive_target: the robust
+    loss below which an adaptive schedule goes on.
     """
 
     name: str = "unnamed"
     data: str = "mnist"
     model: str = "small-cnn-bn"
     method: str = "crown-ibp"
+    perturb: str = "inputs"
     eps: float = 0.1
+    share: float = 1.0
+    normalise: bool = True
     fused: bool = True
     epochs: int = 60
     batch: int = 128
+    optimiser: str = "adam"
     lr: float = 5e-4
     milestones: tuple[int, ...] = (45, 55)
     decay: float = 0.1
@@ -61,6 +69,8 @@ class Recipe:
             ("data", self.data, SETS),
             ("model", self.model, tuple(MODELS)),
             ("method", self.method, METHODS),
+            ("perturb", self.perturb, PERTURBED),
+            ("optimiser", self.optimiser, OPTIMISERS),
             ("schedule", self.schedule, KINDS),
             ("init", self.init, ("ibp", "default")),
         ):
@@ -72,6 +82,8 @@ class Recipe:
         for what in ("eps", "clip", "l1", "start", "length", "factor", "tightness", "balance", "crop", "size"):
             if not getattr(self, what) >= 0:
                 raise ArgumentError(f"recipe {self.name!r}: {what} must not be negative, but is {getattr(self, what)}")
+        if not 0 < self.share <= 1:
+            raise ArgumentError(f"recipe {self.name!r}: share is a part of the training set, 0 < share <= 1, not {self.share}")
         for what in ("beta", "kappa"):
             if len(getattr(self, what)) != 2 or not all(0 <= share <= 1 for share in getattr(self, what)):
                 raise ArgumentError(f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, not {getattr(self, what)}")

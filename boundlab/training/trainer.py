@@ -29,6 +29,7 @@ from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.regularisers import ibp_initialisation
 from boundlab.training.schedules import Adaptive, Schedule, between
+from boundlab.training.weights import FlatObjective
 
 CHECKPOINT, METRICS, RECIPE = "checkpoint.pt", "metrics.csv", "recipe.toml"
 COLUMNS = ("epoch", "eps", "beta", "kappa", "lr", "loss", "clean_loss", "robust_loss", "clean_error", "not_proved", "seconds")
@@ -47,11 +48,16 @@ class Progress:
 def model_for(recipe: Recipe, data: Images) -> nn.Sequential:
     """The network of a recipe with the channel statistics of the training set inside, seeded."""
     torch.manual_seed(recipe.seed)
-    mean, std = data.statistics()
-    model = build(recipe.model, data.images.shape[1], recipe.size or data.images.shape[2], data.classes, mean, std)
+    statistics = data.statistics() if recipe.normalise else (None, None)
+    model = build(recipe.model, data.images.shape[1], recipe.size or data.images.shape[2], data.classes, *statistics)
     if recipe.init == "ibp":
         ibp_initialisation(model, recipe.seed)
     return model
+
+
+def share_of(recipe: Recipe, data: Images) -> Images:
+    """The part of a training set that a recipe takes."""
+    return data if recipe.share == 1 else data.first(max(1, round(recipe.share * len(data))))
 
 
 @dataclass(eq=False)
@@ -65,17 +71,20 @@ class Trainer:
 
     def __post_init__(self) -> None:
         recipe = self.recipe
+        self.data = share_of(recipe, self.data)
         if recipe.batch % self.processes.count:
             raise ArgumentError(f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} processes")
         if len(self.data) < recipe.batch:
             raise ArgumentError(f"the training set has {len(self.data)} images, less than one batch of {recipe.batch}")
         self.device = self.processes.device
         self.model = model_for(recipe, self.data).to(self.device)
-        self.objective = Objective(self.model, recipe, self._images(torch.arange(2), 0, 0))
+        kind = FlatObjective if recipe.perturb == "weights" else Objective
+        self.objective: nn.Module = kind(self.model, recipe, self._images(torch.arange(2), 0, 0))
         self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
         if self.processes.count > 1:
             self._step = DistributedDataParallel(self.objective, device_ids=self.processes.device_ids)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=recipe.lr)
+        optimiser = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[recipe.optimiser]
+        self.optimiser: torch.optim.Optimizer = optimiser(self.model.parameters(), lr=recipe.lr)
         self.schedule = Schedule(recipe.schedule, recipe.start, recipe.length)
         steps = max(1, round(recipe.length * self.steps))
         self.adaptive = Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
@@ -218,7 +227,7 @@ class Trainer:
         if path is None or not path.exists():
             return False
         state = torch.load(path, map_location=self.device, weights_only=True)
-        changed = [k for k, v in self.recipe.as_dict().items() if k not in ("epochs", "name") and state["recipe"].get(k) != v]
+        changed = [k for k, v in self.recipe.as_dict().items() if k not in ("epochs", "name") and state["recipe"].get(k, v) != v]
         if changed:
             raise ArgumentError(f"{path} is of a recipe with other {', '.join(changed)}: give another --output, or the same recipe")
         self.model.load_state_dict(state["model"])

@@ -1,10 +1,16 @@
-"""Plain convolutional networks."""
+"""Plain networks, fully connected and convolutional."""
 
 from __future__ import annotations
 
 from torch import nn
 
 from boundlab.models.parts import conv_bn_relu, head
+
+
+def mlp(channels: int, size: int, classes: int) -> nn.Module:
+    """Three linear layers, 64 and 64 neurons wide: the network of the paper's weight perturbations."""
+    layers = [nn.Linear(channels * size * size, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, classes)]
+    return nn.Sequential(nn.Flatten(), *layers)
 
 
 def cnn7_bn(channels: int, size: int, classes: int) -> nn.Module:

@@ -1,0 +1,121 @@
+"""``boundlab flatness``: how far the loss of a trained network can rise when its weights move."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boundlab.commands.training import load_trained, set_threads, test_images
+from boundlab.data import Images, load
+from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
+from boundlab.flatness import flatness, weight_balls
+from boundlab.net import capture
+from boundlab.training.trainer import share_of
+from boundlab.training.weights import attack_weights, surface
+
+RESULT = "flatness.json"
+BATCHES = {"forward": 8, "forward+backward": 8}
+"""Samples at once for methods that keep a column for every weight."""
+METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("flatness", help="how far the loss of a trained network can rise when its weights move")
+    parser.set_defaults(command=_flatness)
+    parser.add_argument("checkpoint", type=Path, metavar="DIR", help="the output folder of boundlab train, or a checkpoint in it")
+    parser.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
+    parser.add_argument("--eps", type=float, default=0.01, metavar="EPS", help="radius as a share of the norm of each weight (default: 0.01)")
+    parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
+    parser.add_argument("--methods", nargs="+", default=["crown-ibp"], choices=METHODS, metavar="METHOD", help="default: crown-ibp")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack on the weights (default: 20)")
+    parser.add_argument("--surface", type=Path, metavar="FILE", help="draw the loss around the weights (needs the extra plot)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+
+
+def tensors(data: Images) -> tuple[Tensor, Tensor]:
+    return data.images.float() / 255, data.labels
+
+
+def measure(
+    model: nn.Module, data: Images, test: Images, eps: float, methods: tuple[str, ...] = ("crown-ibp",), relative: bool = True, steps: int = 20
+) -> dict[str, Any]:
+    """Losses, certified flatness by each method, what an attack finds, and the error on the test set."""
+    x, labels = tensors(data)
+    net = capture(model, x[:2])
+    balls = weight_balls(net, eps, relative=relative)
+    with torch.no_grad():
+        loss = float(F.cross_entropy(model(x), labels))
+        right = sum(int((model(part).argmax(1) == y).sum()) for part, y in zip(*[t.split(1000) for t in tensors(test)], strict=True))
+        certified = {method: float(flatness(net, x, labels, eps, relative=relative, method=method, batch=BATCHES.get(method))) for method in methods}
+    worst, _ = attack_weights(model, x, labels, balls, steps=steps)
+    return {
+        "samples": len(labels), "eps": eps, "relative": relative, "loss": loss, "attacked": worst - loss, "flatness": certified,
+        "test_error": 1 - right / len(test),
+    }  # fmt: skip
+
+
+def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path, reach: float = 1.0) -> None:
+    """Loss surfaces side by side, each with its certified upper bound over the circle for which it holds."""
+    try:
+        import matplotlib
+
+        matplotlib.use("agg")
+        from matplotlib import pyplot as plt
+    except ImportError:
+        raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
+    figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
+    top = max(max(float(values.max()), bound) for values, bound in surfaces.values())
+    for k, (title, (values, bound)) in enumerate(surfaces.items()):
+        axes = figure.add_subplot(1, len(surfaces), k + 1, projection="3d")
+        ticks = torch.linspace(-reach, reach, len(values))
+        a, b = torch.meshgrid(ticks, ticks, indexing="ij")
+        inside = torch.where(a**2 + b**2 <= 1, bound, torch.nan)
+        axes.plot_surface(a.numpy(), b.numpy(), values.numpy(), cmap="viridis", linewidth=0)  # type: ignore[attr-defined]
+        axes.plot_surface(a.numpy(), b.numpy(), inside.numpy(), color="crimson", alpha=0.3, linewidth=0)  # type: ignore[attr-defined]
+        axes.set_zlim(0, top * 1.05)  # type: ignore[attr-defined]
+        axes.set_xlabel("gradient (radii)")
+        axes.set_ylabel("random (radii)")
+        axes.set_title(f"{title}: certified {bound:.2f}")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+
+
+def _flatness(options: argparse.Namespace) -> None:
+    set_threads(options.threads)
+    model, recipe, size = load_trained(options.checkpoint)
+    data = share_of(recipe, load(recipe.data, options.files, "train"))
+    data = data if options.limit is None else data.first(options.limit)
+    test = test_images(recipe, options.files, size, None)
+    console = Console()
+    with console.status("bounding the loss over the balls around the weights"):
+        found = measure(model, data, test, options.eps, tuple(options.methods), not options.absolute, options.steps)
+    table = Table(title=f"{recipe.name}: weights moved by {options.eps:g}{'' if options.absolute else ' of their norms'}", title_justify="left")
+    table.add_column("")
+    table.add_column("loss", justify="right")
+    table.add_column("rise F", justify="right")
+    table.add_row(f"mean of {found['samples']} training images", f"{found['loss']:.4f}", "")
+    table.add_row("found by attacking the weights", f"{found['loss'] + found['attacked']:.4f}", f"{found['attacked']:.4f}")
+    for method, rise in found["flatness"].items():
+        table.add_row(f"certified by {method}", f"{found['loss'] + rise:.4f}", f"{rise:.4f}")
+    console.print(table)
+    console.print(f"test error {found['test_error']:.2%}")
+    folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
+    write_atomically(folder / RESULT, json.dumps(found, indent=1) + "\n")
+    if options.surface is not None:
+        x, labels = tensors(data)
+        balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
+        best = min(found["flatness"].values())
+        draw({recipe.method: (surface(model, x, labels, balls), found["loss"] + best)}, options.surface)
+        console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)
