@@ -141,7 +141,7 @@ def page(known: dict[str, Any]) -> str:
         for objective in OBJECTIVES:
             head += [f"{objective}: F by crown", "by crown-ibp", "crown-ibp, one by one", "attack", "F in the paper", "test accuracy"]
         if rows:
-            parts.append(f"\n## {data}\n\n" + table(head, rows))
+            parts.append(f"\n## {data}\n\n" + "\n".join(table(head, rows)))
     compared = {objective: known.get(f"{SHOWN}, {objective}", {}).get("tightness") for objective in OBJECTIVES}
     if all(compared.values()):
         parts.append(_tightness(compared))
@@ -156,7 +156,7 @@ def _tightness(compared: dict[str, Any]) -> str:
     head = ["objective", "loss", "attack", *TIGHT]
     return (
         f"\n## How tight\n\nF of the first {FEW} training images by each method, for the networks of MNIST, 10 %, 0.1 N.\n"
-        "The attack is a lower limit. `forward+backward` bounds 8 images at once, and the mean of such bounds.\n\n" + table(head, rows)
+        "The attack is a lower limit. `forward+backward` bounds 8 images at once, and the mean of such bounds.\n\n" + "\n".join(table(head, rows))
     )
 
 

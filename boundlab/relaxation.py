@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +31,26 @@ Terms = list[tuple[Rows, Tensor | None]]
 """Constants of a backward step, as pairs whose inner products per sample are to be added; None for a sum."""
 Form = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """The form of a source without a batch, which is itself: the columns from ``first`` on, of so many. Not made where that can
+    be helped: for a weight it has as many entries as the square of the weight's."""
+
+    first: int
+    columns: int
+    source: Interval
+
+    def dense(self) -> Form:
+        shape, size = self.source.shape, self.source.shape.numel()
+        form = torch.zeros(self.columns + 1, size, dtype=self.source.dtype, device=self.source.device)
+        form[self.first : self.first + size].fill_diagonal_(1)
+        return form.reshape(-1, *shape)
+
+
+def dense(form: Form | Unit) -> Form:
+    return form.dense() if isinstance(form, Unit) else form
 
 
 class Relaxation(Protocol):
@@ -271,6 +291,7 @@ class AffineMap:
     windows: Callable[[Window], list[Window] | None] | None = None
     unbiased: Callable[..., Tensor] | None = None
     apart: Callable[[Rows], list[Any]] | None = None
+    takes_units: ClassVar[bool] = True
 
     @property
     def linear(self) -> bool:
@@ -304,8 +325,26 @@ class AffineMap:
         coefficients = self.windows(rows)
         return None if coefficients is None else (coefficients, 0.0 if self.linear else rows.dot(self.offset))
 
-    def apply(self, forms: Sequence[Form]) -> Form:
+    def _of_units(self, units: Sequence[Unit], apart: Callable[[Rows], list[Any]]) -> Form:
+        """The forms of what is read from sources without a batch alone: what every sample asks of them, with columns for rows."""
+        constant = self.function(*self.zeros)
+        samples, size = len(constant), constant[0].numel()
+        eye = torch.eye(size, dtype=constant.dtype, device=constant.device).reshape(size, 1, *constant.shape[1:])
+        form = constant.new_zeros(units[0].columns + 1, *constant.shape)
+        for unit, rows in zip(units, apart(eye.expand(size, *constant.shape)), strict=True):
+            columns = (rows if isinstance(rows, Tensor) else rows.dense()).reshape(size, samples, -1).permute(2, 1, 0)
+            form[unit.first : unit.first + len(columns)] = columns.reshape(-1, *constant.shape)
+        form[-1] = constant
+        return form
+
+    def apply(self, forms: Sequence[Form | Unit]) -> Form:
         """The linear part on every column, the whole function on the constant term."""
+        units = [form for form in forms if isinstance(form, Unit)]
+        if self.apart is not None and len(units) == len(forms):
+            return self._of_units(units, self.apart)
+        return self._apply([dense(form) for form in forms])
+
+    def _apply(self, forms: Sequence[Form]) -> Form:
         if self.linear:
             return _mapped(self.function, forms)
         if self.unbiased is not None:
@@ -321,17 +360,18 @@ class AffineMap:
         push = torch.func.vjp(pull, torch.zeros_like(result))[1]
         return lambda *columns: push(tuple(columns))[0]
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(self, lower: Sequence[Form | Unit], upper: Sequence[Form | Unit]) -> tuple[Form, Form]:
         if all(low is up for low, up in zip(lower, upper, strict=True)):
             result = self.apply(lower)
             return result, result
+        lows, ups = [dense(form) for form in lower], [dense(form) for form in upper]
         if self.absolute is None:
-            signs = self.signs or (1,) * len(lower)
-            pairs = [(low, up) if sign > 0 else (up, low) for low, up, sign in zip(lower, upper, signs, strict=True)]
+            signs = self.signs or (1,) * len(lows)
+            pairs = [(low, up) if sign > 0 else (up, low) for low, up, sign in zip(lows, ups, signs, strict=True)]
             return self.apply([least for least, _ in pairs]), self.apply([most for _, most in pairs])
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
-        middle = self.apply([torch.lerp(low, up, 0.5) for low, up in zip(lower, upper, strict=True)])
-        spread = _mapped(self.absolute, [up - low for low, up in zip(lower, upper, strict=True)])
+        middle = self.apply([torch.lerp(low, up, 0.5) for low, up in zip(lows, ups, strict=True)])
+        spread = _mapped(self.absolute, [up - low for low, up in zip(lows, ups, strict=True)])
         spread = align(spread, middle.dim() - 1)
         return torch.sub(middle, spread, alpha=0.5), torch.add(middle, spread, alpha=0.5)
 

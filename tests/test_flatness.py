@@ -197,7 +197,8 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
     perturb: dict[str, bl.Region] = {"weight": bl.L2(eps=0.3), "bias": bl.Linf(eps=0.1)}
     entry = bl.Linf(x, 0.1) if both else x
     lines = net.linear_bounds(entry, perturb=perturb)
-    bounds = net.bounds(entry, perturb=perturb)
+    bounds, forward = (net.bounds(entry, perturb=perturb, method=method) for method in ("crown", "forward"))
+    monkeypatch.setattr(AffineMap, "_of_units", lambda self, units, apart: self._apply([unit.dense() for unit in units]))
     for kind in (AffineMap, CentreForm, Lines, Planes, WithBias):
         monkeypatch.setattr(kind, "backward_apart", lambda *_: None)
     monkeypatch.setattr(Planes, "backward", Planes.__dict__["backward"])
@@ -206,6 +207,7 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
         for key, value in getattr(lines, part).items():
             torch.testing.assert_close(value, getattr(copies, part)[key])
     torch.testing.assert_close(net.bounds(entry, perturb=perturb).lower, bounds.lower)
+    torch.testing.assert_close(net.bounds(entry, perturb=perturb, method="forward").upper, forward.upper)
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "same"])

@@ -22,7 +22,7 @@ from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.regions.base import inner
-from boundlab.relaxation import AffineMap
+from boundlab.relaxation import AffineMap, dense
 
 METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-crown")
 AFFORDABLE = 1 << 26
@@ -266,7 +266,7 @@ def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
     """Lower bounds of rows of the output from its linear bounds in the sources."""
     analysis = forms.analysis
     samples = analysis.samples if node.layout is not None else 1
-    lower, upper = forms.lower[node.name], forms.upper[node.name]
+    lower, upper = dense(forms.lower[node.name]), dense(forms.upper[node.name])
     by_sample: Callable[[Tensor], Tensor] = (
         (lambda t: t.reshape(t.shape[0], 1, -1)) if node.layout is None else (lambda t: node.layout.samples_first(t, samples))  # type: ignore[union-attr]
     )

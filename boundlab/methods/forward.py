@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from boundlab.batch import Layout
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
-from boundlab.relaxation import AffineMap, Form
+from boundlab.relaxation import AffineMap, Form, Unit, dense
 
 
 @dataclass(eq=False)
@@ -22,8 +23,8 @@ class Forms:
     """The linear bounds found so far in one analysis."""
 
     analysis: Analysis
-    lower: dict[str, Form] = field(default_factory=dict)
-    upper: dict[str, Form] = field(default_factory=dict)
+    lower: dict[str, Form | Unit] = field(default_factory=dict)
+    upper: dict[str, Form | Unit] = field(default_factory=dict)
 
     def width(self, name: str) -> int:
         """The number of columns of a source."""
@@ -46,21 +47,20 @@ class Forms:
         else:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
-            self.lower[name], self.upper[name] = relaxation.forward([self.lower[n] for n in names], [self.upper[n] for n in names])
+            lower, upper = [self.lower[n] for n in names], [self.upper[n] for n in names]
+            if not (getattr(relaxation, "takes_units", False) and node.layout == Layout()):
+                lower, upper = [dense(form) for form in lower], [dense(form) for form in upper]
+            self.lower[name], self.upper[name] = relaxation.forward(lower, upper)  # type: ignore[arg-type]
 
-    def _source(self, node: Node, interval: Interval) -> Form:
-        like = interval.lower
-        blocks = []
-        for name in self.analysis.regions:
-            size = self.width(name)
-            if name != node.name:
-                blocks.append(torch.zeros(size, *like.shape, dtype=like.dtype, device=like.device))
-            elif node.layout is None:
-                blocks.append(torch.eye(size, dtype=like.dtype, device=like.device).reshape(size, *like.shape))
-            else:
-                eye = torch.eye(size, dtype=like.dtype, device=like.device).reshape(size, 1, *like.shape[1:])
-                blocks.append(eye.expand(size, *like.shape))
-        return torch.cat([*blocks, torch.zeros(1, *like.shape, dtype=like.dtype, device=like.device)])
+    def _source(self, node: Node, interval: Interval) -> Form | Unit:
+        names = list(self.analysis.regions)
+        first = sum(self.width(name) for name in names[: names.index(node.name)])
+        if node.layout is None:
+            return Unit(first, self.columns, interval)
+        size = self.width(node.name)
+        form = torch.zeros(self.columns + 1, *interval.shape, dtype=interval.dtype, device=interval.device)
+        form[first : first + size] = torch.eye(size, dtype=form.dtype, device=form.device).reshape(size, 1, *interval.shape[1:])
+        return form
 
     def rows(self, form: Form, node: Node) -> dict[str, Tensor]:
         """The coefficients of a form by source: (elements of a sample, samples, *shape of the source)."""
@@ -89,7 +89,7 @@ class Forms:
         return placed + form[-1]
 
     def interval(self, node: Node) -> Interval:
-        return Interval(self.minimum(self.lower[node.name], node), -self.minimum(-self.upper[node.name], node))
+        return Interval(self.minimum(dense(self.lower[node.name]), node), -self.minimum(-dense(self.upper[node.name]), node))
 
     def through(self, node: Node, function: AffineMap) -> tuple[Form, Form]:
         """The linear bounds of an affine function of a node."""

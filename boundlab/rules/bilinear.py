@@ -17,7 +17,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -101,6 +101,7 @@ class CentreForm:
     in_y: AffineMap  # y -> B(cx, y)
     centre: Tensor  # B(cx, cy)
     slack: Tensor  # B(rx, ry)
+    takes_units: ClassVar[bool] = True
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         x_rows, _ = self.in_x.backward(rows)
@@ -125,6 +126,10 @@ class WithBias:
 
     body: Relaxation
     bias: AffineMap
+
+    @property
+    def takes_units(self) -> bool:
+        return getattr(self.body, "takes_units", False)
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         body, terms = self.body.backward(rows)
