@@ -5,7 +5,7 @@ from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainEr
 from boundlab.flatness import flatness, mean_loss_bound, weight_balls
 from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture
-from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region
+from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region, Words
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
@@ -17,7 +17,7 @@ from boundlab.version import VERSION
 __version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
-    "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "affine", "capture", "composition", "elementwise",
+    "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "Words", "affine", "capture", "composition", "elementwise",
     "flatness", "mean_loss_bound", "robust_cross_entropy", "weight_balls",
 ]  # fmt: skip
 del _rules

@@ -1,0 +1,105 @@
+"""Sentences in which some words may be replaced by others (section "Synonym-based Word Substitution" of the paper)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+from boundlab.interval import Interval
+from boundlab.regions.base import Region, inner
+from boundlab.regions.checks import centre_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Words(Region):
+    """All sentences that differ from the given ones in at most ``budget`` words, each replaced by one of its substitutes.
+
+    x: the words as vectors, (samples, positions, dim). substitutes: (samples, positions, choices, dim); allowed: which of
+    them exist, bool (samples, positions, choices), all by default. A position without substitutes (padding) stays as it is.
+    budget: a number, one for each sample, or None for no limit. eps in [0, 1] moves substitutes towards the word itself,
+    ``x + eps (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes.
+    """
+
+    x: Tensor
+    substitutes: Tensor
+    allowed: Tensor | None = None
+    budget: int | Tensor | None = None
+    eps: float = 1.0
+
+    def __post_init__(self) -> None:
+        centre_tensor(self.x, "Words(x, substitutes): x")
+        shape = tuple(self.x.shape)
+        if len(shape) != 3 or self.substitutes.dim() != 4 or tuple(self.substitutes.shape[i] for i in (0, 1, 3)) != shape:
+            raise ArgumentError(
+                f"Words takes vectors (samples, positions, dim) and substitutes (samples, positions, choices, dim), not {shape} and "
+                f"{tuple(self.substitutes.shape)}"
+            )
+        if self.substitutes.dtype != self.x.dtype:
+            raise ArgumentError(f"words are {self.x.dtype}, their substitutes {self.substitutes.dtype}: they must be of one type")
+        if self.allowed is not None and (self.allowed.dtype != torch.bool or self.allowed.shape != self.substitutes.shape[:3]):
+            raise ArgumentError(f"allowed must be bool {tuple(self.substitutes.shape[:3])}, not {self.allowed.dtype} {tuple(self.allowed.shape)}")
+        budget = torch.as_tensor(0 if self.budget is None else self.budget)
+        if budget.is_floating_point() or (budget < 0).any() or budget.dim() > 1 or budget.numel() not in (1, shape[0]):
+            raise ArgumentError(f"budget counts replaced words: a whole number >= 0, one for each of {shape[0]} samples, or None, not {self.budget}")
+        if not 0 <= self.eps <= 1:
+            raise ArgumentError(f"eps is a share between the word (0) and its substitutes (1), not {self.eps}")
+
+    @property
+    def centre(self) -> Tensor:
+        return self.x
+
+    @property
+    def _allowed(self) -> Tensor:
+        full = self.substitutes.new_ones(self.substitutes.shape[:3], dtype=torch.bool) if self.allowed is None else self.allowed
+        return full & (self._budgets > 0)[:, None, None]
+
+    @property
+    def _budgets(self) -> Tensor:
+        """How many words may change, for each sample."""
+        samples, positions, _ = self.x.shape
+        budget = positions if self.budget is None else self.budget
+        return torch.as_tensor(budget, device=self.x.device).reshape(-1).expand(samples)
+
+    def hull(self) -> Interval:
+        moved = self.x.unsqueeze(2) + self.eps * torch.where(self._allowed.unsqueeze(3), self.substitutes - self.x.unsqueeze(2), 0)
+        if not moved.shape[2]:
+            return Interval(self.x, self.x)
+        # the word itself is in the set, and may be the end of it: compare with it last, so that it is met exactly
+        return Interval(torch.minimum(moved.amin(2), self.x), torch.maximum(moved.amax(2), self.x))
+
+    def minimum(self, coefficients: Tensor) -> Tensor:
+        """Theorem 2, without its table: g(i, j) adds to the clean sum the best change of each position that is taken, and positions
+        do not interact. So the j positions with the largest gains are the best ones: sort, and add up the first ``budget``."""
+        clean = inner(coefficients, self.x)
+        if not self.substitutes.shape[2] or not self.x.shape[1]:
+            return clean
+        of_words = torch.einsum("rsld,sld->rsl", coefficients, self.x)
+        of_others = torch.einsum("rsld,slkd->rslk", coefficients, self.substitutes)
+        changes = torch.where(self._allowed, of_others - of_words.unsqueeze(3), torch.inf).amin(3)
+        gains = self.eps * changes.clamp(max=0)
+        if self.budget is None:
+            return clean + gains.sum(2)
+        taken = torch.arange(gains.shape[2], device=gains.device) < self._budgets[:, None]
+        return clean + torch.where(taken, gains.sort(2).values, 0).sum(2)
+
+    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
+        samples, positions, choices = self.substitutes.shape[:3]
+        if not choices or not positions:
+            return self.x
+        device, allowed = self.x.device, self._allowed
+        draw = torch.where(allowed, torch.rand(allowed.shape, generator=generator).to(device), -1.0)
+        chosen = draw.argmax(2)
+        order = torch.where(allowed.any(2), torch.rand((samples, positions), generator=generator).to(device), 2.0)
+        rank = order.argsort(1).argsort(1)
+        most = (torch.rand(samples, generator=generator).to(device) * (self._budgets + 1)).floor()
+        replaced = (rank < most[:, None]) & allowed.any(2)
+        other = self.substitutes.gather(2, chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])).squeeze(2)
+        return torch.where(replaced.unsqueeze(2), self.x + self.eps * (other - self.x), self.x)
+
+    def samples(self, chosen: slice) -> Words:
+        part = lambda tensor: tensor[chosen] if isinstance(tensor, Tensor) and tensor.dim() else tensor
+        budget = part(self.budget) if isinstance(self.budget, Tensor) and self.budget.numel() > 1 else self.budget
+        return replace(self, x=part(self.x), substitutes=part(self.substitutes), allowed=part(self.allowed), budget=budget)
