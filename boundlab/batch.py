@@ -87,7 +87,7 @@ def product(rows: Tensor, constant: Tensor) -> Tensor:
     """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
     if torch.isfinite(constant).all():
         return rows * constant
-    return torch.where(rows == 0, 0, rows * constant)
+    return rows * torch.where(rows == 0, 0, constant)  # in this order, so that no gradient meets the infinity either
 
 
 def candidates(shape: tuple[int, ...], samples: int, dims: list[int]) -> list[Layout]:

@@ -64,7 +64,7 @@ def mean_loss_bound(
 
     inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb: regions on parameters,
     which all samples share. Backward methods bound the mean over the shared regions at once (see above), the others sample by
-    sample.
+    sample. Its gradient is that of the bound with the tangents where they are: their own dependence on the weights is left out.
     """
     *entries, labels = inputs
     labels = torch.as_tensor(labels)
@@ -80,10 +80,10 @@ def mean_loss_bound(
     spec = margin_spec(labels, shape[1])
     margins = spec_bounds(answer, target, spec, "both" if method not in ("ibp", "forward") else "lower")
     lower, upper = -margins.upper, -margins.lower  # of z_k = f_k - f_y, k != y
-    one_by_one = torch.logsumexp(torch.cat([torch.zeros_like(upper[:, :1]), upper], 1), 1).mean()
+    one_by_one = torch.logsumexp(torch.cat([upper.new_zeros(len(upper), 1), upper], 1), 1).mean()
     if method in ("ibp", "forward", "alpha-crown"):
         return one_by_one
-    return torch.minimum(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
+    return torch.fmin(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
 
 
 def flatness(
@@ -105,6 +105,8 @@ def flatness(
     too, but the parts may choose different weights.
     """
     entries, labels = (x if isinstance(x, tuple) else (x,)), torch.as_tensor(labels)
+    if not labels.numel():
+        raise ArgumentError("the flatness of an empty batch is not defined")
     perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)
     total, count = torch.zeros(()), len(labels)
     step = count if batch is None else batch

@@ -6,10 +6,19 @@ products need only c and h, so the matrices themselves are made for regions alon
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+
+def norm(values: Tensor, order: float, dim: int = -1) -> Tensor:
+    """Norms along a dimension. Powers of small numbers vanish for large orders, so these are taken relative to the largest one."""
+    if order in (1.0, 2.0, math.inf) or not values.shape[dim]:
+        return torch.linalg.vector_norm(values, order, dim=dim)
+    largest = values.abs().amax(dim, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
+    return largest.squeeze(dim) * torch.linalg.vector_norm(values / largest, order, dim=dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +37,7 @@ class Outer:
 
     def norm(self, order: float) -> Tensor:
         """The norms of the coefficients as vectors: (rows, samples)."""
-        return torch.linalg.vector_norm(self.left, order, dim=-1) * torch.linalg.vector_norm(self.right, order, dim=-1)
+        return norm(self.left, order) * norm(self.right, order)
 
     def abs(self) -> Outer:
         return Outer(self.left.abs(), self.right.abs())

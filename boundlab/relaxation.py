@@ -82,7 +82,7 @@ def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
 
 def sum_apart(rows: Tensor, shape: Sequence[int]) -> Tensor:
     """Undo broadcasting of a value without samples, sample by sample: (rows, samples, *big) -> (rows, samples, *shape)."""
-    wide = [1] * (rows.dim() - 2 - len(shape)) + list(shape)
+    wide = [1] * (rows.dim() - 2 - len(shape)) + list(shape)[max(0, len(shape) - rows.dim() + 2) :]  # a 1 may stand for the samples
     return sum_to(rows.flatten(0, 1), wide).reshape(*rows.shape[:2], *shape)
 
 
@@ -210,7 +210,7 @@ class Planes:
         positive, negative = positive.squeeze(squeezed), negative.squeeze(squeezed)
         out = []
         for k, (letters, low, up, shape) in enumerate(zip(self.arguments, self.lower, self.upper, self.shapes, strict=True)):
-            kept = self.result[0] + letters if k in shared else letters
+            kept = self.result[0] + letters.replace(self.result[0], "") if k in shared else letters
             equation = f"R{self._summed_result},{self.space}->R{kept}"
             coefficients = torch.einsum(equation, positive, low) + torch.einsum(equation, negative, up)
             out.append(sum_apart(coefficients, shape) if k in shared else sum_to(coefficients, shape))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boundlab as bl
+from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
+from boundlab.models.text import TEXT_MODELS, build_text
 
 
 def draw(seed: int, samples: int = 2, positions: int = 4, choices: int = 3, dim: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,3 +98,98 @@ def test_what_is_wrong_is_said(change: dict[str, object]) -> None:
         bl.Words(x, others[:, 1:])
     with pytest.raises(bl.ArgumentError, match="one type"):
         bl.Words(x, others.float())
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------------
+
+TREES = {
+    "train": ["(3 (2 A) (4 (3 good) (2 film)))", "(1 (2 A) (1 (1 bad) (2 film)))", "(2 (2 A) (2 film))", "(4 (3 good) (2 Fun\u00a0fun))"],
+    "dev": ["(3 (3 good) (2 film))", "(2 (2 a) (2 film))"],
+    "test": ["(0 (1 bad) (2 mystery))"],
+}
+NEIGHBOURS = {"good": ["bad", "great", "film"], "film": ["film", "good"], "mystery": ["film"]}
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    for split, lines in TREES.items():
+        (tmp_path / f"trees_{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "counterfitted_neighbors.json").write_text(json.dumps(NEIGHBOURS))
+    return tmp_path
+
+
+def test_the_treebank_is_read(treebank: Path) -> None:
+    data = load_sst(treebank)
+    vocabulary = data["train"].vocabulary
+    assert vocabulary.words == ("<pad>", "<unknown>", "a", "film", "good")  # lower case, seen twice, frequent first
+    assert [vocabulary.words[n] for n in vocabulary.substitutes[vocabulary.numbers["good"]].tolist() if n] == ["film"]
+    assert len(data["dev"]) == 1 and data["dev"].text(0) == ["good", "film"] and data["test"].text(0) == ["<unknown>", "<unknown>"]
+    texts = {(" ".join(data["train"].text(i)), int(data["train"].labels[i]), bool(data["train"].whole[i])) for i in range(len(data["train"]))}
+    assert ("a good film", 1, True) in texts and ("good", 1, False) in texts and ("<unknown>", 0, False) in texts
+    assert not any(text == "a film" for text, _, _ in texts)  # neutral
+    assert data["train"].pick(data["train"].whole).text(2) == ["good", "<unknown>"]  # only plain spaces separate words
+
+
+@pytest.mark.parametrize("line", ["(3 (2 a)", "3 a)", "(x a)", "()"])
+def test_a_broken_tree_is_an_error(line: str, treebank: Path) -> None:
+    (treebank / "trees_dev.txt").write_text(line)
+    with pytest.raises(bl.ArgumentError, match="not a tree"):
+        load_sst(treebank)
+
+
+def test_missing_files_are_named(treebank: Path) -> None:
+    (treebank / "trees_test.txt").unlink()
+    with pytest.raises(bl.ArgumentError, match=r"trees_test\.txt.*Treebank"):
+        load_sst(treebank)
+
+
+def test_long_sentences_are_cut_and_plain_ones_split() -> None:
+    vocabulary = Vocabulary.of([["a", "a"]], {})
+    data = Sentences.of([(["a"] * 50, 1, True), ([], 0, True)], vocabulary, "test")
+    assert data.words.shape == (2, 32) and len(data.text(0)) == 32 and data.text(1) == []
+    assert tokens("It isn't bad, really!") == ["it", "is", "n't", "bad", ",", "really", "!"]
+
+
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_no_substitution_leaves_the_bounds(name: str) -> None:
+    """Sentences of different lengths in one batch; every method; thousands of members."""
+    torch.manual_seed(0)
+    model = build_text(name, 30, 2).eval()
+    with torch.no_grad():
+        model.embedding.weight.mul_(0.3)
+    words = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]])
+    choices = torch.randint(2, 30, (2, 4, 3)) * (words != 0).unsqueeze(2)
+    x, others = model.embedding(words).detach(), model.embedding(choices).detach()
+    region = bl.Words(x, others, choices != 0, 2)
+    net = bl.capture(model.body, x, words != 0)
+    with torch.no_grad():
+        points = [region.sample(torch.Generator().manual_seed(k)) for k in range(300)]
+        values = torch.stack([model.body(point, words != 0) for point in points])
+    least, most = values.amin(0), values.amax(0)
+    for method in ("ibp", "forward", "crown-ibp", "crown", "forward+backward"):
+        with torch.no_grad():
+            found = net.bounds(region, words != 0, method=method)
+        assert (found.lower <= least + 1e-5).all() and (found.upper >= most - 1e-5).all(), method
+        assert torch.isfinite(found.width).all()
+    alone = bl.capture(model.body, x[1:, :2], words[1:, :2] != 0)  # padding changes nothing for a transformer
+    if name != "lstm":
+        torch.testing.assert_close(alone(x[1:, :2], words[1:, :2] != 0), net(x, words != 0)[1:])
+
+
+def test_words_can_be_trained(treebank: Path) -> None:
+    torch.manual_seed(0)
+    data = load_sst(treebank)["train"]
+    model = build_text("transformer", len(data.vocabulary), 2)
+    words = data.words[:, :8]
+    choices = data.vocabulary.substitutes[words]
+    net = bl.capture(model.body, model.embedding(words[:2]).detach(), words[:2] != 0)
+    optimiser, seen = torch.optim.Adam(model.parameters(), lr=3e-3), []
+    for _ in range(12):
+        optimiser.zero_grad()
+        region = bl.Words(model.embedding(words), model.embedding(choices), choices != 0, 1, eps=0.2)
+        loss = bl.robust_cross_entropy(net, region, words != 0, data.labels).mean()
+        loss.backward()
+        assert model.embedding.weight.grad is not None and torch.isfinite(model.embedding.weight.grad).all()
+        optimiser.step()
+        seen.append(float(loss.detach()))
+    assert seen[-1] < seen[0]

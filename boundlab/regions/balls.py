@@ -10,7 +10,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval, Reach
-from boundlab.outer import Outer
+from boundlab.outer import Outer, norm
 from boundlab.regions.base import Region, inner, take_samples
 from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
@@ -66,8 +66,8 @@ class _Ball(Region):
         """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper bound: ||a||_8 >= ||a||_inf."""
         if not self._is_plain or self.order == math.inf:
             return None
-        q, eps = min(self._dual, 8.0), self.eps
-        return lambda sums: eps * (found := sums(q)).clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
+        q, eps = min(self._dual, 8.0), torch.as_tensor(self.eps).reshape(())
+        return lambda sums: eps.to(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
 
     @property
     def reach_is_exact(self) -> bool:
@@ -75,7 +75,7 @@ class _Ball(Region):
 
     def least(self, rows: Tensor | Outer) -> Tensor:
         if isinstance(rows, Outer) and self._is_plain:
-            return rows.dot(_given(self.x)) - self.eps * rows.norm(self._dual)
+            return rows.dot(x := _given(self.x)) - torch.as_tensor(self.eps).reshape(()).to(x) * rows.norm(self._dual)
         return super().least(rows)
 
     def minimum(self, coefficients: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class _Ball(Region):
         scaled = (coefficients * radius(self.eps, x)).flatten(2) if coefficients.dim() > 2 else (coefficients * radius(self.eps, x)).unsqueeze(2)
         if scaled.shape[2] == 0:
             return inner(coefficients, x)
-        over_ball = inner(coefficients, x) - torch.linalg.vector_norm(scaled, dual, dim=2)
+        over_ball = inner(coefficients, x) - norm(scaled, dual)
         if self.lower is None and self.upper is None:
             return over_ball
         box = self.hull()
@@ -99,9 +99,9 @@ class _Ball(Region):
         x = _given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
         flat = torch.randn((batch, x.numel() // max(batch, 1)), generator=generator, dtype=x.dtype, device=x.device)
-        norm = torch.linalg.vector_norm(flat, self.order, dim=1, keepdim=True) if flat.shape[1] else torch.ones_like(flat[:, :1])
+        size = norm(flat, self.order).unsqueeze(1) if flat.shape[1] else torch.ones_like(flat[:, :1])
         length = torch.rand((batch, 1), generator=generator, dtype=x.dtype, device=x.device)
-        step = (flat / norm.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(x.shape) * radius(self.eps, x)
+        step = (flat / size.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(x.shape) * radius(self.eps, x)
         point = x + step
         if self.lower is not None:
             point = torch.maximum(point, spread(self.lower, x, "lower"))

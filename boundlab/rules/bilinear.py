@@ -155,11 +155,12 @@ class Bilinear:
     """``op(x, y, *rest)`` or ``op(x, y, bias, *rest)``.
 
     ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a sum of products
-    over indices; None: it is not (a convolution).
+    over indices; None: it is not (a convolution). ``uses_norms``: whether a side in a ball is bounded by norms of the other one.
     """
 
     letters: Callable[..., Letters] | None
     has_bias: bool = False
+    uses_norms: bool = True
     kind: str = "bilinear"
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
@@ -228,7 +229,7 @@ class Bilinear:
     def _hull(self, call: Call) -> tuple[Hull, Any, Callable[[Any, Tensor], Tensor]] | None:
         """An argument that is a set smaller than its hull, the other one, and the operator as a function of (other, it)."""
         x, y, _ = self._sides(call)
-        if self.letters is _elementwise or not (isinstance(x, Hull) or isinstance(y, Hull)):
+        if self.letters is _elementwise or not self.uses_norms or not (isinstance(x, Hull) or isinstance(y, Hull)):
             return None
         function = self._unbiased(call)
         return (y, x, function) if isinstance(y, Hull) else (x, y, lambda other, own: function(own, other))
@@ -240,9 +241,9 @@ class Bilinear:
             return None
         hull, other, function = found
         middle, radius = other.ball if isinstance(other, Interval) else (other, None)
-        centre, ones = function(middle, hull.centre), torch.ones_like(hull.lower)
+        centre = function(middle, hull.centre)
         largest = _abs(middle) if radius is None else middle.abs() + radius
-        reach = hull.reach(lambda q: function(largest**q, ones))
+        reach = _reach(hull, largest, function)
         reach = reach if radius is None else reach + function(radius, hull.centre.abs())
         bias = self._sides(call)[2]
         if isinstance(bias, Interval):
@@ -354,9 +355,18 @@ class Bilinear:
             slack = function(radius, spread)
         else:
             hull, other, ordered = found
-            ones = torch.ones_like(hull.lower)
-            slack = hull.reach(lambda q: ordered(other.ball[1] ** q, ones))
+            slack = _reach(hull, other.ball[1], ordered)
         return CentreForm(in_x, in_y, function(middle, centre) - constant, slack)
+
+
+def _reach(hull: Hull, largest: Any, function: Callable[[Any, Tensor], Tensor]) -> Tensor:
+    """How far products with at most ``largest`` move over the hull's set. Powers are taken of shares of the largest of all, so that
+    they do not overflow; where they vanish, the reach that is assumed of almost nothing is larger."""
+    size = torch.as_tensor(largest, dtype=hull.dtype, device=hull.device).detach()
+    scale = size.amax().clamp(min=torch.finfo(hull.dtype).tiny) if size.numel() else size.new_ones(())
+    scale = torch.where(torch.isfinite(scale), scale, 1)
+    ones = torch.ones_like(hull.lower)
+    return scale * hull.reach(lambda q: function((largest / scale) ** q, ones))
 
 
 def _packet(call: Call) -> Any:
@@ -460,7 +470,7 @@ class Einsum:
         left, right = inputs.split(",")
         if "->" not in terms:
             result = "".join(sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1))
-        rule = Bilinear(lambda *_, **__: (left, right, result))
+        rule = Bilinear(lambda *_, **__: (left, right, result), uses_norms=False)
         swapped = {letter: i for i, letter in enumerate(dict.fromkeys(left + right))}
         low = str.maketrans({letter: string.ascii_lowercase[i] for letter, i in swapped.items()})
         left, right, result = left.translate(low), right.translate(low), result.translate(low)

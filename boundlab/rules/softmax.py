@@ -37,16 +37,29 @@ def _dimension(call: Call) -> int:
     return int(dim[0] if isinstance(dim, (list, tuple)) else dim) % len(call.inputs[0].shape)
 
 
+FAR = 800.0
+"""exp(-FAR) is 0 in single and double precision."""
+
+
 def _last(x: Interval, dim: int) -> Interval:
     return Interval(x.lower.movedim(dim, -1), x.upper.movedim(dim, -1))
 
 
+def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor]:
+    """The scores with their dimension last, and which of them are masked: -inf for sure. Those are put so far below all others
+    that their weight is 0, as numbers: gradients of -inf are not."""
+    x = _last(x, dim)
+    gone = torch.isneginf(x.upper)
+    if not gone.any():
+        return x, gone
+    least = torch.where(torch.isfinite(x.lower), x.lower, torch.inf).detach().amin(-1, keepdim=True)
+    far = torch.where(torch.isfinite(least), least, 0) - FAR
+    return Interval(torch.where(gone, far, x.lower), torch.where(gone, far, x.upper)), gone
+
+
 def _differences(x: Interval) -> tuple[Tensor, Tensor]:
-    """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i; -inf scores stay -inf."""
+    """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i."""
     low, up = x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1), x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1)
-    masked = torch.isneginf(x.upper).unsqueeze(-2)
-    if masked.any():
-        low, up = low.masked_fill(masked, -torch.inf), up.masked_fill(masked, -torch.inf)
     same = torch.eye(x.shape[-1], dtype=torch.bool, device=low.device)
     return low.masked_fill(same, 0.0), up.masked_fill(same, 0.0)
 
@@ -54,9 +67,8 @@ def _differences(x: Interval) -> tuple[Tensor, Tensor]:
 def softmax_interval(call: Call) -> Interval:
     """Exact: softmax_i rises in x_i and falls in every other score."""
     dim = _dimension(call)
-    x = _last(call.inputs[0], dim)
+    x, gone = _scores(call.inputs[0], dim)
     low, up = _differences(x)
-    gone = torch.isneginf(x.upper)
     lower = torch.exp(-torch.logsumexp(up, -1)).masked_fill(gone, 0.0)
     upper = torch.exp(-torch.logsumexp(low, -1)).masked_fill(gone, 0.0)
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
@@ -64,8 +76,7 @@ def softmax_interval(call: Call) -> Interval:
 
 def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     """numbers: the shares of the exponential reading below and above, instead of one or the other."""
-    dim, x, pairs = _readings(call)
-    gone = torch.isneginf(x.upper)  # a masked result is 0
+    dim, x, gone, pairs = _readings(call)
     shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
@@ -76,17 +87,17 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
 
 
 def softmax_family(call: Call) -> Family | None:
-    dim, x, pairs = _readings(call)
+    dim, x, _, pairs = _readings(call)
     if not all(torch.isfinite(part).all() for pair in pairs for plane in pair for part in plane):
         return None
     start = torch.stack([share.movedim(-1, dim) for share in _better(x, pairs)])
     return Family(start, lambda numbers: softmax_planes(call, numbers), by_row=False)
 
 
-def _readings(call: Call) -> tuple[int, Interval, list[tuple[Plane, Plane]]]:
-    """The dimension, the scores with it last, and below and above the planes of both readings."""
+def _readings(call: Call) -> tuple[int, Interval, Tensor, list[tuple[Plane, Plane]]]:
+    """The dimension, the scores with it last, which of them are masked, and below and above the planes of both readings."""
     dim = _dimension(call)
-    x = _last(call.inputs[0], dim)
+    x, gone = _scores(call.inputs[0], dim)
     a, b = _differences(x)
     # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds of h
     known = None if call.result is None else _last(call.result, dim)
@@ -95,9 +106,15 @@ def _readings(call: Call) -> tuple[int, Interval, list[tuple[Plane, Plane]]]:
     else:
         log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)
         if known is not None:
-            log_h = torch.fmax(log_h, -torch.log(known.upper))
-            log_k = torch.maximum(log_h, torch.fmin(log_k, -torch.log(known.lower)))
-    return dim, x, list(zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True))
+            log_h = torch.fmax(log_h, _minus_log(known.upper, -torch.inf))
+            log_k = torch.maximum(log_h, torch.fmin(log_k, _minus_log(known.lower, torch.inf)))
+    return dim, x, gone, list(zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True))
+
+
+def _minus_log(value: Tensor, vanishing: float) -> Tensor:
+    """-log of a bound of the result; ``vanishing``, which says nothing, where it is (almost) 0."""
+    tiny = torch.finfo(value.dtype).tiny
+    return torch.where(value > tiny, -torch.log(value.clamp(min=tiny)), vanishing)
 
 
 def _better(x: Interval, pairs: list[tuple[Plane, Plane]]) -> list[Tensor]:

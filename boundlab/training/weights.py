@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from boundlab.errors import ArgumentError
 from boundlab.flatness import mean_loss_bound, weight_balls
 from boundlab.net import Net, capture
 from boundlab.regions import Region
@@ -46,8 +47,7 @@ def attack_weights(
     gradient there (the method of Frank and Wolfe), so that it never leaves the balls.
     """
     generator = torch.Generator().manual_seed(seed)
-    centres = {name: value.detach() for name, value in model.named_parameters() if name in balls}
-    radii = {name: torch.as_tensor(ball.eps).detach() for name, ball in balls.items()}  # type: ignore[attr-defined]
+    centres, radii = _centres(model, balls), _radii(balls)
     best, found = -torch.inf, centres
     for _ in range(restarts):
         noise = {name: torch.randn(value.shape, generator=generator).to(value) for name, value in centres.items()}
@@ -65,6 +65,22 @@ def attack_weights(
     return best, found
 
 
+def _centres(model: nn.Module, balls: Mapping[str, Region]) -> dict[str, Tensor]:
+    """The weights that move; one that the model uses twice goes by all of its names."""
+    found = {name: value.detach() for name, value in model.named_parameters(remove_duplicate=False) if name in balls}
+    missing = sorted(set(balls) - set(found))
+    if missing:
+        raise ArgumentError(f"the model has no parameter {', '.join(missing)}")
+    return found
+
+
+def _radii(balls: Mapping[str, Region]) -> dict[str, Tensor]:
+    for name, ball in balls.items():
+        if getattr(ball, "order", None) != 2 or torch.as_tensor(ball.eps).numel() != 1:  # type: ignore[attr-defined]
+            raise ArgumentError(f"weights are attacked and drawn in Euclidean balls; that of {name} is another region")
+    return {name: torch.as_tensor(ball.eps).detach().reshape(()) for name, ball in balls.items()}  # type: ignore[attr-defined]
+
+
 def _unit(direction: Tensor) -> Tensor:
     """Of length 1, however small it was; zero stays zero."""
     largest = direction.abs().amax()
@@ -80,7 +96,7 @@ def surface(model: nn.Module, x: Tensor, labels: Tensor, balls: Mapping[str, Reg
     unit circle lie in all balls.
     """
     generator = torch.Generator().manual_seed(seed)
-    centres = {name: value.detach() for name, value in model.named_parameters() if name in balls}
+    centres, radii = _centres(model, balls), _radii(balls)
     leaves = {name: value.clone().requires_grad_() for name, value in centres.items()}
     loss = F.cross_entropy(functional_call(model, leaves, (x,)), labels)
     uphill = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
@@ -89,8 +105,7 @@ def surface(model: nn.Module, x: Tensor, labels: Tensor, balls: Mapping[str, Reg
         first = _unit(uphill[name])
         other = torch.randn(centre.shape, generator=generator).to(centre)
         other = other - (other * first).sum() * first
-        radius = torch.as_tensor(balls[name].eps).detach()  # type: ignore[attr-defined]
-        planes[name] = radius * first, radius * _unit(other)
+        planes[name] = radii[name] * first, radii[name] * _unit(other)
     ticks = torch.linspace(-reach, reach, points)
     found = torch.zeros(points, points)
     with torch.no_grad():

@@ -1,0 +1,91 @@
+"""Classifiers of sentences: words become vectors in ``embedding``, the body reads vectors (samples, positions, dim) and a mask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boundlab.data.sentences import LONGEST, PADDING
+from boundlab.errors import ArgumentError
+
+WIDTH, HEADS, HIDDEN = 64, 4, 128
+
+
+class Centred(nn.Module):
+    """Layer norm without the variance: (x - mean) * weight + bias, as in Shi et al. 2020."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(-1, keepdim=True)) * self.weight + self.bias
+
+
+class Transformer(nn.Module):
+    """One layer: attention with 4 heads, feed-forward with ReLU, and the mean of the positions that hold words."""
+
+    def __init__(self, classes: int, norm: Callable[[int], nn.Module] = Centred) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(LONGEST, WIDTH) * 0.1)
+        self.query, self.key, self.value, self.merge = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.before, self.between, self.behind = norm(WIDTH), norm(WIDTH), norm(WIDTH)
+        self.up, self.down, self.out = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH), nn.Linear(WIDTH, classes)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.before(x + self.places[: x.shape[1]])
+        heads = lambda y: y.unflatten(2, (HEADS, -1)).transpose(1, 2)  # (samples, heads, positions, dim)
+        scores = heads(self.query(x)) @ heads(self.key(x)).transpose(2, 3) / math.sqrt(WIDTH / HEADS)
+        shares = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
+        x = self.between(x + self.merge((shares @ heads(self.value(x))).transpose(1, 2).flatten(2)))
+        x = self.behind(x + self.down(F.relu(self.up(x))))
+        return self.out(_mean(x, mask))
+
+
+class Lstm(nn.Module):
+    """One bidirectional layer, and the mean of its states at the positions that hold words."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(2 * WIDTH, classes)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        states, _ = self.lstm(x)
+        return self.out(_mean(states, mask))
+
+
+def _mean(x: Tensor, mask: Tensor) -> Tensor:
+    kept = mask.unsqueeze(2).to(x.dtype)
+    return (x * kept).sum(1) / kept.sum(1).clamp(min=1)
+
+
+class TextClassifier(nn.Module):
+    """Word numbers (samples, positions) -> logits."""
+
+    def __init__(self, body: nn.Module, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, WIDTH, padding_idx=PADDING)
+        self.body = body
+
+    def forward(self, words: Tensor) -> Tensor:
+        found: Tensor = self.body(self.embedding(words), words != PADDING)
+        return found
+
+
+TEXT_MODELS: dict[str, Callable[[int], nn.Module]] = {
+    "transformer": Transformer,
+    "transformer-ln": lambda classes: Transformer(classes, nn.LayerNorm),
+    "lstm": Lstm,
+}
+"""name -> number of classes -> body; "-ln": with the standard layer norm."""
+
+
+def build_text(name: str, words: int, classes: int) -> TextClassifier:
+    if name not in TEXT_MODELS:
+        raise ArgumentError(f"there is no model of sentences {name!r}; there are: {', '.join(TEXT_MODELS)}")
+    return TextClassifier(TEXT_MODELS[name](classes), words)
