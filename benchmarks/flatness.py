@@ -29,7 +29,8 @@ from boundlab.flatness import mean_loss_bound, weight_balls
 from boundlab.net import capture
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import FLAT_BATCHES, FLAT_SETS, FLAT_SHARES, RECIPES
-from boundlab.training.trainer import Trainer, share_of
+from boundlab.training.tasks import share_of
+from boundlab.training.trainer import Trainer
 from boundlab.training.weights import surface
 
 DOCS = Path(__file__).parent.parent / "docs"

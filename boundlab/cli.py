@@ -1,4 +1,4 @@
-"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate`` and ``ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from boundlab.commands.loading import load_data, load_net
 from boundlab.commands.operators import markdown, supported
 from boundlab.commands.report import write_report
 from boundlab.commands.training import add_commands
+from boundlab.commands.words import add_command as add_words
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError, BoundlabError
 from boundlab.net import Net, capture
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_commands(commands, _numbers)
     add_flatness(commands)
+    add_words(commands)
 
     table = commands.add_parser("ops", help="list the supported operators")
     table.set_defaults(command=_ops)

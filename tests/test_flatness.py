@@ -254,11 +254,12 @@ def test_flat_training_lowers_the_certified_rise(tmp_path: Path) -> None:
     found = {}
     for method in ("natural", "crown-ibp"):
         trainer = Trainer(replace(FLAT, method=method), images(), tmp_path / method)
-        assert len(trainer.data) == 48
+        data = trainer.task.data  # type: ignore[attr-defined]
+        assert len(data) == 48
         model = trainer.run()
-        x, labels = tensors(trainer.data)
+        x, labels = tensors(data)
         with torch.no_grad():
-            found[method] = measure(model, trainer.data, images(), 0.02, ("crown-ibp", "crown"))
+            found[method] = measure(model, data, images(), 0.02, ("crown-ibp", "crown"))
             net = bl.capture(model, x[:2])
             values = surface(model.double(), x.double(), labels, weight_balls(bl.capture(model, x[:2].double()), 0.02), points=7)
         # the loss at every point of the plane that lies in the balls is below the bound

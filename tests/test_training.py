@@ -277,7 +277,7 @@ def test_running_statistics_move_once_a_step() -> None:
 def test_crops_and_flips_keep_pixels_and_depend_on_the_epoch() -> None:
     data = images()
     trainer = Trainer(replace(TINY, size=6, crop=0), data)
-    one, two = (trainer._images(torch.arange(32), epoch, 0) for epoch in (0, 1))
+    one, two = (trainer.task.batch(torch.arange(32), torch.Generator().manual_seed(epoch))[0] for epoch in (0, 1))
     assert one.shape == (32, 1, 6, 6) and not torch.equal(one, two)
     pixels = set((data.images.float() / 255).unique().tolist())
     assert set(one.unique().tolist()) <= pixels
@@ -300,7 +300,7 @@ processes = Processes.here()
 trainer = Trainer(replace(PLAIN, epochs=epochs), images(), output, processes)
 trainer.resume()
 share = next(trainer._batches())
-loss, _ = trainer._step(trainer._images(share, 0, 0), trainer.data.labels[share], Weights(0.03, 0.5, 0.2, 0.0))
+loss, _ = trainer._step(*trainer.task.batch(share, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0))
 loss.backward()
 if processes.rank == 0:
     torch.save([p.grad for p in trainer.model.parameters()], output.parent / f"{output.name}.gradients")
@@ -343,7 +343,7 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     recipe = replace(PLAIN, epochs=2)
     trainer = Trainer(recipe, images(), one)
     batch = next(trainer._batches())
-    loss, _ = trainer.objective(trainer._images(batch, 0, 0), trainer.data.labels[batch], Weights(0.03, 0.5, 0.2, 0.0))
+    loss, _ = trainer.objective(*trainer.task.batch(batch, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0))
     expected = torch.autograd.grad(loss, list(trainer.model.parameters()))
     said = run_with(2, 2, two)
     for gradient, joint in zip(torch.load(tmp_path / "two.gradients", weights_only=True), expected, strict=True):

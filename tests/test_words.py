@@ -10,11 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
-from boundlab.models.text import TEXT_MODELS, build_text
+from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
+from boundlab.training.words import attacked, evaluate_words
+from tests.test_train_command import run
 
 
 def draw(seed: int, samples: int = 2, positions: int = 4, choices: int = 3, dim: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -193,3 +195,68 @@ def test_words_can_be_trained(treebank: Path) -> None:
         optimiser.step()
         seen.append(float(loss.detach()))
     assert seen[-1] < seen[0]
+
+
+# -- training, evaluation and the commands ---------------------------------------------------------------------------------
+
+
+def write_treebank(folder: Path) -> Path:
+    """A tiny set of our own: praise and blame, with synonyms."""
+    good, bad = ["fine", "great", "lovely", "superb"], ["poor", "awful", "dull", "weak"]
+    lines = []
+    for k in range(48):
+        kind, label, leaf = (good, 4, 3) if k % 2 else (bad, 0, 1)
+        first, second = kind[k % 4], kind[(k // 4) % 4]
+        lines.append(f"({label} ({leaf} {first}) ({label} (2 and) ({label} ({leaf} {second}) (2 film))))")
+    for split in ("train", "dev", "test"):
+        (folder / f"trees_{split}.txt").write_text("\n".join(lines if split == "train" else lines[:12]))
+    synonyms = {word: [other for other in kind if other != word] for kind in (good, bad) for word in kind}
+    (folder / "counterfitted_neighbors.json").write_text(json.dumps(synonyms))
+    return folder
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp"])
+def test_from_files_to_verdicts(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files, output = write_treebank(tmp_path), tmp_path / "run"
+    flags = ["--epochs", "6", "--phrases", "2", "--share", "0.5", "--batch", "12", "--length", "3", "--lr", "0.003", "--method", method]
+    assert run("train", "sst-transformer", "--files", files, "--output", output, *flags, "--epochs", 3) == 0
+    assert run("train", "sst-transformer", "--files", files, "--output", output, *flags, "--resume") == 0
+    assert "going on from epoch 3" in capsys.readouterr().out
+    call = ["evaluate", output, "--files", files, "--budgets", 0, 1, 2, "--methods", "ibp", "crown-ibp"]
+    assert run(*call) == 0
+    assert "left by the attack" in capsys.readouterr().out
+    found = json.loads((output / "words.json").read_text())
+    for shares in found["verified"].values():
+        assert shares["0"] == found["clean"] >= shares["1"] >= shares["2"]
+        assert all(shares[budget] <= found["attacked"][budget] for budget in shares)
+    assert found["clean"] == 1.0  # praise and blame are easily told apart
+    assert run("words", "A fine and lovely film, unheard-of!", "--model", output, "--files", files, "--budgets", 1, 2) == 0
+    said = capsys.readouterr().out
+    assert "positive" in said and "great" in said and "not in the vocabulary" in said and "certified margin" in said
+    assert run("words", "", "--model", output, "--files", files) == 1
+    (files / "trees_train.txt").write_text("(4 (3 fine) (2 film))\n(4 (3 fine) (2 film))")
+    assert run(*call) == 1
+    assert "trained with" in capsys.readouterr().err
+
+
+def test_attacks_find_what_is_there() -> None:
+    """A bag of words with known weights: the attack finds exactly the sentences that replacing enough words breaks."""
+    vocabulary = Vocabulary.of([[f"w{k}" for k in range(8)]] * 2, {f"w{k}": [f"w{k + 4}"] for k in range(4)})
+
+    class Bag(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            total = (x[..., 0] * mask).sum(1)
+            return torch.stack([-total, total], 1)
+
+    model = TextClassifier(Bag(), len(vocabulary))
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+        for k in range(8):
+            model.embedding.weight[vocabulary.numbers[f"w{k}"], 0] = 1.0 if k < 4 else -1.0
+    sentence = torch.tensor(vocabulary.encode(["w0", "w1", "w2", "w3"]))
+    assert [attacked(model, sentence, 1, vocabulary.substitutes, budget) is not None for budget in range(4)] == [False, False, True, True]
+    data = Sentences.of([(["w0", "w1", "w2", "w3"], 1, True), (["w0"], 1, True), (["w4"], 1, True)], vocabulary, "bag")
+    found = evaluate_words(model, data, (0, 1, 2), ("ibp", "crown"))
+    assert found.clean == pytest.approx(2 / 3)
+    assert found.attacked == found.verified["crown"] == {0: pytest.approx(2 / 3), 1: pytest.approx(1 / 3), 2: 0.0}
+    assert found.verified["ibp"] == found.verified["crown"]  # of affine functions interval arithmetic asks the region itself

@@ -19,7 +19,7 @@ from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
 from boundlab.flatness import flatness, weight_balls
 from boundlab.net import capture
-from boundlab.training.trainer import share_of
+from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 
 RESULT = "flatness.json"

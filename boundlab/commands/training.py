@@ -17,7 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import nn
 
+from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
+from boundlab.data.sentences import SST, load_sentences
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
 from boundlab.methods.engine import METHODS
@@ -65,6 +67,7 @@ def add_commands(commands: Any, numbers: Numbers) -> None:
     test.add_argument("--restarts", type=int, default=2, metavar="N", help="random starts of the attack, 0 for none (default: 2)")
     test.add_argument("--step-size", type=float, default=0.25, metavar="S", help="first step of the attack in units of eps (default: 0.25)")
     test.add_argument("--batch", type=int, default=200, metavar="N")
+    test.add_argument("--budgets", type=int, nargs="+", metavar="N", help="of sentences: numbers of replaced words (default: 0 to 6)")
     test.add_argument("--limit", type=int, metavar="N", help="only the first N test images")
     test.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
 
@@ -101,7 +104,7 @@ def _train(options: argparse.Namespace) -> None:
     set_threads(options.threads)
     processes = Processes.here()
     try:
-        data = load(recipe.data, options.files, "train")
+        data = load_sentences(options.files, "train") if recipe.data == SST else load(recipe.data, options.files, "train")
         data = data if options.limit is None else data.first(options.limit)
         trainer = Trainer(recipe, data, options.output, processes)
         if (options.output / CHECKPOINT).exists() and not options.resume:
@@ -156,6 +159,14 @@ def _board(trainer: Trainer) -> Any:
 # -- evaluate ----------------------------------------------------------------------------------------------------------
 
 
+def recipe_of(path: Path) -> Recipe:
+    """The recipe of a checkpoint."""
+    path = path / CHECKPOINT if path.is_dir() else path
+    if not path.exists():
+        raise ArgumentError(f"there is no checkpoint {path}")
+    return Recipe.read(torch.load(path, map_location="cpu", weights_only=True)["recipe"])
+
+
 def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
     """The network of a checkpoint in eval mode, its recipe, and the size of its images."""
     path = path / CHECKPOINT if path.is_dir() else path
@@ -177,6 +188,9 @@ def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Im
 
 def _evaluate(options: argparse.Namespace) -> None:
     set_threads(options.threads)
+    if recipe_of(options.checkpoint).data == SST:
+        evaluate_sentences(options, Console())
+        return
     model, recipe, size = load_trained(options.checkpoint)
     eps = recipe.eps if options.eps is None else options.eps[0]
     processes = Processes.here()

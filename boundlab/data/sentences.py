@@ -14,6 +14,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 
+SST = "sst"
 PADDING, UNKNOWN = 0, 1
 LONGEST, CHOICES = 32, 8
 TREES = "trees_{split}.txt"
@@ -129,6 +130,10 @@ def read_trees(path: Path) -> list[tuple[list[str], int, bool]]:
             parts = list(phrases(line))
             found += [(words, int(label > 2), k == len(parts) - 1) for k, (words, label) in enumerate(parts) if label != 2]
     return found
+
+
+def load_sentences(directory: str | Path, split: str) -> Sentences:
+    return load_sst(directory)[split]
 
 
 def load_sst(directory: str | Path) -> dict[str, Sentences]:

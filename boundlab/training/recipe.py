@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from boundlab.data import SETS
+from boundlab.data.sentences import SST
 from boundlab.errors import ArgumentError
 from boundlab.models import MODELS
+from boundlab.models.text import TEXT_MODELS
 from boundlab.training.schedules import KINDS
 
 METHODS = ("natural", "ibp", "crown-ibp")
-PERTURBED = ("inputs", "weights")
+PERTURBED = ("inputs", "weights", "words")
 OPTIMISERS = ("adam", "sgd")
 
 
 @dataclass(frozen=True)
 class Recipe:
     """data, model: names. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP). perturb: what moves, "inputs" (each
-    pixel by eps) or "weights" (each matrix by eps in the Euclidean norm). eps: the radius that is tested. share: of the training
-    set, its first images. normalise: put mean and standard deviation of the pixels into the network. fused: loss fusion.
+    pixel by eps), "weights" (each matrix by eps in the Euclidean norm) or "words" (at most ``budget`` of a sentence, -1 for no
+    limit; eps moves substitutes towards the word and is 1 in the end; the first ``phrases`` epochs take phrases too). eps: the
+    radius that is tested. share: of the training set, its first images, or of the phrases, drawn anew every epoch. normalise: put
+    mean and standard deviation of the pixels into the network. fused: loss fusion.
 
     epochs, batch, lr: as usual; optimiser: "adam" or "sgd"; lr falls by ``decay`` at the epochs ``milestones``. clip: the largest
     gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta and kappa
@@ -38,6 +42,8 @@ class Recipe:
     method: str = "crown-ibp"
     perturb: str = "inputs"
     eps: float = 0.1
+    budget: int = -1
+    phrases: int = 0
     share: float = 1.0
     normalise: bool = True
     fused: bool = True
@@ -66,8 +72,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for what, value, options in (
-            ("data", self.data, SETS),
-            ("model", self.model, tuple(MODELS)),
+            ("data", self.data, (*SETS, SST)),
+            ("model", self.model, (*MODELS, *TEXT_MODELS)),
             ("method", self.method, METHODS),
             ("perturb", self.perturb, PERTURBED),
             ("optimiser", self.optimiser, OPTIMISERS),

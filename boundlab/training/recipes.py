@@ -24,6 +24,10 @@ _flat = Recipe(
     model="mlp", perturb="weights", eps=0.1, normalise=False, optimiser="sgd", lr=0.1, decay=0.5, schedule="linear", init="default",
     tightness=0, balance=0, clip=0, beta=(1.0, 1.0), method="crown-ibp",
 )  # fmt: skip
+_sst = Recipe(
+    data="sst", perturb="words", eps=1.0, epochs=25, batch=32, milestones=(), schedule="linear", start=0, length=10, phrases=20, init="default",
+    tightness=0, balance=0, clip=10, budget=6,
+)  # fmt: skip
 FLAT_SETS = {"mnist": 60_000, "fashion-mnist": 60_000}
 FLAT_SHARES, FLAT_BATCHES = (0.1, 0.01), (0.01, 0.1, 1.0)
 """Of the training set, and of what is taken of it: the cells of the paper's table of flatness."""
@@ -55,6 +59,10 @@ def _table() -> dict[str, Recipe]:
     add("mnist-0.2", replace(_mnist, eps=0.2, factor=1.5))
     add("mnist-0.3", replace(_mnist, eps=0.3))
     add("fashion-mnist-0.1", replace(_mnist, data="fashion-mnist", eps=0.1))
+    for model, lr in (("transformer", 1e-4), ("lstm", 1e-3)):
+        add(f"sst-{model}", replace(_sst, model=model, lr=lr))
+        found[f"sst-{model}-alt"] = replace(_sst, name=f"sst-{model}-alt", model=model, lr=lr, budget=1, beta=(1.0, 1.0))
+        found[f"sst-{model}"] = replace(found[f"sst-{model}-lirpa"], name=f"sst-{model}", lr=1e-3, epochs=10, length=4, phrases=6, share=0.1)
     for data in FLAT_SETS:
         found[f"flat-{data}"] = replace(flat(data, 0.1, 0.1), name=f"flat-{data}")
         for share in FLAT_SHARES:

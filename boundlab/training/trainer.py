@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from boundlab.data import Images
+from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
-from boundlab.models import build
-from boundlab.training.objective import Objective, Weights
+from boundlab.training.objective import Weights
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
-from boundlab.training.regularisers import ibp_initialisation
 from boundlab.training.schedules import Adaptive, Schedule, between
-from boundlab.training.weights import FlatObjective
+from boundlab.training.tasks import Task, task_for
 
 CHECKPOINT, METRICS, RECIPE = "checkpoint.pt", "metrics.csv", "recipe.toml"
 COLUMNS = ("epoch", "eps", "beta", "kappa", "lr", "loss", "clean_loss", "robust_loss", "clean_error", "not_proved", "seconds")
@@ -45,41 +44,25 @@ class Progress:
     row: dict[str, float]
 
 
-def model_for(recipe: Recipe, data: Images) -> nn.Sequential:
-    """The network of a recipe with the channel statistics of the training set inside, seeded."""
-    torch.manual_seed(recipe.seed)
-    statistics = data.statistics() if recipe.normalise else (None, None)
-    model = build(recipe.model, data.images.shape[1], recipe.size or data.images.shape[2], data.classes, *statistics)
-    if recipe.init == "ibp":
-        ibp_initialisation(model, recipe.seed)
-    return model
-
-
-def share_of(recipe: Recipe, data: Images) -> Images:
-    """The part of a training set that a recipe takes."""
-    return data if recipe.share == 1 else data.first(max(1, round(recipe.share * len(data))))
-
-
 @dataclass(eq=False)
 class Trainer:
     """recipe; the training set; where to write, None for nowhere; the processes that share the work."""
 
     recipe: Recipe
-    data: Images
+    data: Images | Sentences
     output: Path | None = None
     processes: Processes = field(default_factory=Processes)
+    _known: tuple[int, Tensor] | None = None
 
     def __post_init__(self) -> None:
         recipe = self.recipe
-        self.data = share_of(recipe, self.data)
         if recipe.batch % self.processes.count:
             raise ArgumentError(f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} processes")
-        if len(self.data) < recipe.batch:
-            raise ArgumentError(f"the training set has {len(self.data)} images, less than one batch of {recipe.batch}")
-        self.device = self.processes.device
-        self.model = model_for(recipe, self.data).to(self.device)
-        kind = FlatObjective if recipe.perturb == "weights" else Objective
-        self.objective: nn.Module = kind(self.model, recipe, self._images(torch.arange(2), 0, 0))
+        self.task: Task = task_for(recipe, self.data, self.processes)
+        self.device, self.model, self.objective = self.processes.device, self.task.model, self.task.objective
+        self.epoch, self.step = 0, 0
+        if not self.steps:
+            raise ArgumentError(f"the training set has {len(self._order())} samples, less than one batch of {recipe.batch}")
         self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
         if self.processes.count > 1:
             self._step = DistributedDataParallel(self.objective, device_ids=self.processes.device_ids)
@@ -88,18 +71,23 @@ class Trainer:
         self.schedule = Schedule(recipe.schedule, recipe.start, recipe.length)
         steps = max(1, round(recipe.length * self.steps))
         self.adaptive = Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
-        self.epoch, self.step = 0, 0
         self._sums = torch.zeros(6, dtype=torch.float64)
         self._seconds = 0.0
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch; images that do not fill a batch wait for another epoch."""
-        return len(self.data) // self.recipe.batch
+        """Steps of this epoch; samples that do not fill a batch wait for another one."""
+        return len(self._order()) // self.recipe.batch
+
+    def _order(self) -> Tensor:
+        """The samples of this epoch."""
+        if self._known is None or self._known[0] != self.epoch:
+            self._known = self.epoch, self.task.order(self.epoch, self._generator(self.epoch, 0))
+        return self._known[1]
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def run(self, watch: Callable[[Progress], None] = lambda _: None) -> nn.Sequential:
+    def run(self, watch: Callable[[Progress], None] = lambda _: None) -> nn.Module:
         """Train to the end of the recipe from wherever it stands. Ctrl-C saves what is there and goes on up."""
         try:
             while self.epoch < self.recipe.epochs:
@@ -116,9 +104,9 @@ class Trainer:
             group["lr"] = recipe.lr * recipe.decay ** sum(self.epoch >= at for at in recipe.milestones)
         for indices in self._batches():
             weights = self.weights()
-            images, labels = self._images(indices, self.epoch, self.step), self.data.labels[indices].to(self.device)
+            inputs, labels = self.task.batch(indices, self._generator(self.epoch, self.step + 1))
             self.optimiser.zero_grad(set_to_none=True)
-            loss, seen = self._step(images, labels, weights)
+            loss, seen = self._step(inputs, labels, weights)
             if not math.isfinite(float(loss.detach())):
                 raise ArgumentError(
                     f"the loss is {float(loss.detach())} in epoch {self.epoch}, step {self.step}: try a smaller lr or a longer schedule"
@@ -151,7 +139,7 @@ class Trainer:
 
     def _batches(self) -> Iterator[Tensor]:
         """The indices of this process's share of every batch of the epoch that is left."""
-        order = torch.randperm(len(self.data), generator=self._generator(self.epoch, 0))
+        order = self._order()
         own = self.recipe.batch // self.processes.count
         for step in range(self.step, self.steps):
             batch = order[step * self.recipe.batch : (step + 1) * self.recipe.batch]
@@ -159,24 +147,6 @@ class Trainer:
 
     def _generator(self, epoch: int, step: int) -> torch.Generator:
         return torch.Generator().manual_seed((self.recipe.seed * 100_003 + epoch) * 1_000_003 + step)
-
-    def _images(self, indices: Tensor, epoch: int, step: int) -> Tensor:
-        """Pixels in [0, 1], cropped and mirrored at random: the same for an image whichever process takes it."""
-        images, recipe = self.data.images[indices].to(self.device).float() / 255, self.recipe
-        size, side = recipe.size or images.shape[2], images.shape[2]
-        if not (recipe.flip or recipe.crop or size < side):
-            return images
-        generator = self._generator(epoch, step + 1)
-        first = self.processes.rank * len(indices)
-        flips = torch.rand(recipe.batch, generator=generator)[first : first + len(indices)] < 0.5
-        shifts = torch.randint(0, side + 2 * recipe.crop - size + 1, (recipe.batch, 2), generator=generator)[first : first + len(indices)]
-        if recipe.flip:
-            images = torch.where(flips[:, None, None, None].to(self.device), images.flip(3), images)
-        padded = nn.functional.pad(images, [recipe.crop] * 4) if recipe.crop else images
-        rows = (shifts[:, :1] + torch.arange(size)).to(self.device)
-        columns = (shifts[:, 1:] + torch.arange(size)).to(self.device)
-        each = torch.arange(len(images), device=self.device)
-        return padded.permute(0, 2, 3, 1)[each[:, None, None], rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2).contiguous()
 
     # -- what is kept --------------------------------------------------------------------------------------------------
 
@@ -209,7 +179,7 @@ class Trainer:
             "recipe": self.recipe.as_dict(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
             "adaptive": None if self.adaptive is None else self.adaptive.state,
-            "channels": self.data.images.shape[1], "size": self.recipe.size or self.data.images.shape[2], "classes": self.data.classes,
+            **self.task.shapes(),
         }  # fmt: skip
 
     def save(self) -> None:

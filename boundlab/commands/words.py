@@ -1,0 +1,130 @@
+"""``boundlab words``: one sentence under a trained classifier; and ``boundlab evaluate`` for classifiers of sentences."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
+from boundlab.errors import ArgumentError
+from boundlab.files import write_atomically
+from boundlab.models.text import TextClassifier, build_text
+from boundlab.training.recipe import Recipe
+from boundlab.training.trainer import CHECKPOINT
+from boundlab.training.words import Bodies, attacked, evaluate_words, region_of, trimmed
+
+RESULT = "words.json"
+METHODS = ("ibp", "forward", "forward+backward", "crown-ibp", "crown")
+CLASSES = ("negative", "positive")
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser("words", help="which words of a sentence may be replaced without changing its class")
+    parser.set_defaults(command=_words)
+    parser.add_argument("sentence", metavar="SENTENCE", help="a sentence, in quotes")
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="the output folder of boundlab train sst-...")
+    parser.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the treebank and the neighbours are")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], metavar="N", help="replaced words (default: 1 to 6)")
+    parser.add_argument("--method", default="crown-ibp", choices=METHODS, metavar="METHOD", help="default: crown-ibp")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+
+
+def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier, Recipe]:
+    """The classifier of a checkpoint in eval mode, and its recipe."""
+    path = path / CHECKPOINT if path.is_dir() else path
+    if not path.exists():
+        raise ArgumentError(f"there is no checkpoint {path}")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if "words" not in state:
+        raise ArgumentError(f"{path} is not a classifier of sentences")
+    if state["words"] != len(vocabulary):
+        raise ArgumentError(f"{path} was trained with {state['words']} words, the files give {len(vocabulary)}: give the files it was trained with")
+    recipe = Recipe.read(state["recipe"])
+    model = build_text(recipe.model, state["words"], state["classes"])
+    model.load_state_dict(state["model"])
+    return model.eval(), recipe
+
+
+def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
+    """What ``boundlab evaluate`` does for classifiers of sentences."""
+    data = load_sentences(options.files, "test")
+    model, recipe = load_classifier(options.checkpoint, data.vocabulary)
+    data = data if options.limit is None else data.first(options.limit)
+    budgets = tuple(range(7)) if options.budgets is None else tuple(options.budgets)
+    columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=len(data))
+        found = evaluate_words(
+            model, data, budgets, tuple(options.methods), min(options.batch, 32), options.restarts > 0, lambda n: bar.advance(task, n)
+        )
+    table = Table(title=f"{recipe.name}: accuracy on {found.count} test sentences, clean {found.clean:.2%}", title_justify="left")
+    table.add_column("")
+    for budget in budgets:
+        table.add_column(f"{budget} replaced", justify="right")
+    for method, shares in found.verified.items():
+        table.add_row(f"verified by {method}", *[f"{shares[budget]:.2%}" for budget in budgets])
+    if found.attacked:
+        table.add_row("left by the attack", *[f"{found.attacked[budget]:.2%}" for budget in budgets])
+    console.print(table)
+    folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
+    write_atomically(folder / RESULT, json.dumps({"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}, indent=1) + "\n")
+
+
+def _words(options: argparse.Namespace) -> None:
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    vocabulary = load_sentences(options.files, "dev").vocabulary
+    model, _ = load_classifier(options.model, vocabulary)
+    texts = tokens(options.sentence)
+    if not texts:
+        raise ArgumentError("the sentence has no words")
+    data = Sentences.of([(texts, 0, True)], vocabulary, "sentence")
+    words = trimmed(data.words)
+    with torch.no_grad():
+        logits = model(words)[0]
+    label = int(logits.argmax())
+    console = Console()
+    console.print(Text("class ").append(CLASSES[label], style="bold").append(f", margin {float(logits[label] - logits[1 - label]):.3f}"))
+    _show_choices(console, texts, words[0], vocabulary)
+    table = Table(title=f"margins proved by {options.method}, and the strongest replacement found", title_justify="left")
+    for name in ("replaced", "certified margin", "", "attack"):
+        table.add_column(name)
+    bodies = Bodies(model)
+    for budget in options.budgets:
+        region = region_of(model, words, vocabulary.substitutes, budget)
+        with torch.no_grad():
+            margin = float(bodies[words.shape[1]].margins(region, words != PADDING, torch.tensor([label]), method=options.method).min())
+        found = attacked(model, words[0], label, vocabulary.substitutes, budget)
+        verdict = Text("proved", style="green") if margin > 0 else Text("open", style="yellow")
+        shown = Text("none found") if found is None else _changed(words[0], found, vocabulary)
+        table.add_row(str(budget), f"{margin:.3f}", Text("broken", style="red") if found is not None else verdict, shown)
+    console.print(table)
+
+
+def _show_choices(console: Console, texts: list[str], words: torch.Tensor, vocabulary: Vocabulary) -> None:
+    """Each word with those that may replace it."""
+    for text, number in zip(texts, words.tolist(), strict=False):
+        others = [vocabulary.words[other] for other in vocabulary.substitutes[number].tolist() if other != PADDING]
+        line = Text(f"  {text}", style="dim" if number == UNKNOWN else "")
+        if number == UNKNOWN:
+            line.append("  (not in the vocabulary)", style="dim")
+        if others:
+            line.append("  " + ", ".join(others), style="cyan")
+        console.print(line)
+
+
+def _changed(words: torch.Tensor, found: list[int], vocabulary: Vocabulary) -> Text:
+    line = Text()
+    for before, after in zip(words.tolist(), found, strict=True):
+        if before != after:
+            line.append(f"{vocabulary.words[before]} -> ").append(vocabulary.words[after] + "  ", style="red")
+    return line

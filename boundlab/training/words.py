@@ -1,0 +1,182 @@
+"""Training and testing classifiers of sentences against replaced words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boundlab.data.sentences import LONGEST, PADDING, Sentences
+from boundlab.models.text import TextClassifier
+from boundlab.net import Net, capture
+from boundlab.regions import Words
+from boundlab.training.losses import upper_bound
+from boundlab.training.objective import Weights
+from boundlab.training.recipe import Recipe
+
+STEP = 8
+"""Batches are cut to a multiple of so many positions: few different lengths, each of which is captured once."""
+
+
+def trimmed(words: Tensor) -> Tensor:
+    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``."""
+    used = int((words != PADDING).sum(1).max()) if len(words) else 0
+    return words[:, : min(LONGEST, -(-max(used, 1) // STEP) * STEP)]
+
+
+class Bodies:
+    """The captured body of a classifier for each length of sentences, captured when it is first asked for."""
+
+    def __init__(self, model: TextClassifier) -> None:
+        self.model = model
+        self._nets: dict[int, Net] = {}
+
+    def __getitem__(self, length: int) -> Net:
+        if length not in self._nets:
+            weight = self.model.embedding.weight
+            example = torch.zeros(2, length, weight.shape[1], dtype=weight.dtype, device=weight.device)
+            self._nets[length] = capture(self.model.body, example, torch.ones(2, length, dtype=torch.bool, device=weight.device))
+        return self._nets[length]
+
+
+def region_of(model: TextClassifier, words: Tensor, substitutes: Tensor, budget: int | None, eps: float = 1.0) -> Words:
+    """The sentences that differ from the given ones in at most ``budget`` words; substitutes: those of every word, by number."""
+    others = substitutes[words]
+    return Words(model.embedding(words), model.embedding(others), others != PADDING, budget, eps)
+
+
+class WordsObjective(nn.Module):
+    """kappa * clean loss + (1 - kappa) * robust loss of a batch of sentences."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe, substitutes: Tensor) -> None:
+        super().__init__()
+        assert isinstance(model, TextClassifier)
+        self.model, self.recipe, self.bodies = model, recipe, Bodies(model)
+        self.substitutes: Tensor
+        self.register_buffer("substitutes", substitutes, persistent=False)
+
+    def forward(self, words: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch, without gradient."""
+        recipe = self.recipe
+        logits = self.model(words)
+        clean, wrong = F.cross_entropy(logits, labels), (logits.argmax(1) != labels).sum()
+        if recipe.method == "natural" or weights.eps == 0:
+            return clean, torch.stack([clean.detach(), clean.detach(), wrong, wrong])
+        region = region_of(self.model, words, self.substitutes, recipe.budget if recipe.budget >= 0 else None, weights.eps)
+        net, mask = self.bodies[words.shape[1]], words != PADDING
+        method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
+        answer = net.ask((region, mask), {}, method, None, "adaptive")
+        losses, certain = upper_bound(answer, net.only_output("training"), labels, recipe.fused, weights.beta)
+        loss = losses.mean() if weights.kappa == 0 else torch.lerp(losses.mean(), clean, weights.kappa)
+        return loss, torch.stack([clean.detach(), losses.detach().mean(), wrong, (~certain).sum()])
+
+
+# -- evaluation ------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> list[int] | None:
+    """Replaced words that change the class of one sentence (positions,), or None if none were found.
+
+    Every replacement of one word is tried. While all sentences with one more replacement are few they are all tried, which is
+    exhaustive; else those go on that lower the margin most (a beam of sentences, of width one the greedy attack).
+    """
+    beam = [words.tolist()]
+    seen = {tuple(beam[0])}
+    for used in range(budget + 1):
+        margins = _margins(model, torch.tensor(beam, device=words.device), label)
+        worst = int(margins.argmin())
+        if float(margins[worst]) <= 0:
+            return beam[worst]
+        if used == budget:
+            break
+        kept = margins.argsort()[: max(1, most // 16)].tolist()
+        found = []
+        for k in kept:
+            for place, other in _changes(beam[k], words, substitutes):
+                changed = [*beam[k][:place], other, *beam[k][place + 1 :]]
+                if tuple(changed) not in seen:
+                    seen.add(tuple(changed))
+                    found.append(changed)
+        if not found:
+            break
+        beam = found if len(found) <= 16 * most else found[: 16 * most]
+    return None
+
+
+def _changes(sentence: list[int], original: Tensor, substitutes: Tensor) -> list[tuple[int, int]]:
+    """Every replacement of a word that is still the original one."""
+    table = substitutes[original].tolist()
+    return [
+        (place, other)
+        for place, (word, now) in enumerate(zip(original.tolist(), sentence, strict=True))
+        if word == now
+        for other in table[place]
+        if other != PADDING
+    ]
+
+
+def _margins(model: TextClassifier, sentences: Tensor, label: int) -> Tensor:
+    """f_y minus the largest other output, for each sentence."""
+    logits = torch.cat([model(part) for part in sentences.split(512)])
+    others = logits.clone()
+    others[:, label] = -torch.inf
+    return logits[:, label] - others.amax(1)
+
+
+@dataclass(frozen=True)
+class WordErrors:
+    """Shares of ``count`` sentences, by budget: right after the attack, and proved by each method."""
+
+    count: int
+    clean: float
+    attacked: dict[int, float]
+    verified: dict[str, dict[int, float]]
+
+
+@torch.no_grad()
+def evaluate_words(
+    model: TextClassifier,
+    data: Sentences,
+    budgets: tuple[int, ...],
+    methods: tuple[str, ...],
+    batch: int = 32,
+    attack: bool = True,
+    watch: Callable[[int], None] = lambda _: None,
+) -> WordErrors:
+    """Verified accuracy for each budget and method, beside the accuracy that an attack leaves. A sentence that is proved for a
+    budget is proved for smaller ones, and one that an attack breaks stays broken for larger ones."""
+    model.eval()
+    bodies, substitutes = Bodies(model), data.vocabulary.substitutes
+    right, broken = 0, dict.fromkeys(budgets, 0)
+    proved = {method: dict.fromkeys(budgets, 0) for method in methods}
+    order = (data.words != PADDING).sum(1).argsort()  # sentences of like lengths together
+    for part in order.split(batch):
+        words, labels = trimmed(data.words[part]), data.labels[part]
+        correct = model(words).argmax(1) == labels
+        right += int(correct.sum())
+        words, labels = words[correct], labels[correct]
+        if len(labels):
+            for method in methods:
+                left = torch.ones(len(labels), dtype=torch.bool)  # a larger budget proves no more
+                for budget in sorted(budgets):
+                    chosen = left.nonzero().flatten()
+                    if len(chosen) and budget:
+                        region = region_of(model, words[chosen], substitutes, budget)
+                        margins = bodies[words.shape[1]].margins(region, words[chosen] != PADDING, labels[chosen], method=method)
+                        left[chosen] = (margins > 0).all(1)
+                    proved[method][budget] += int(left.sum())
+            if attack:
+                for sentence, label in zip(words, labels.tolist(), strict=True):
+                    lost = False
+                    for budget in sorted(budgets):
+                        lost = lost or (budget > 0 and attacked(model, sentence, label, substitutes, budget) is not None)
+                        broken[budget] += lost
+        watch(len(part))
+    count = len(data)
+    shares = lambda counts: {budget: n / count for budget, n in counts.items()}
+    left_ = {budget: (right - n) / count for budget, n in broken.items()} if attack else {}
+    return WordErrors(count, right / count, left_, {method: shares(counts) for method, counts in proved.items()})
