@@ -59,10 +59,9 @@ def cells() -> dict[str, Recipe]:
     return found
 
 
-def run(files: Path, runs: Path) -> None:
-    known: dict[str, Any] = stored("flatness") or {}
+def run(files: Path, runs: Path, only: str) -> None:
     for name, recipe in cells().items():
-        if name in known:
+        if name in (stored("flatness") or {}) or not name.startswith(only):
             continue
         folder = runs / name.replace(", ", "-")
         data = load(recipe.data, files / recipe.data, "train")
@@ -80,8 +79,7 @@ def run(files: Path, runs: Path) -> None:
             few = some.first(FEW)
             found["tightness"] = measure(model, few, test, EPS, TIGHT)
             found["surface"] = _surface(model, *tensors(some)).tolist()
-        known[name] = found
-        save("flatness", known)
+        save("flatness", {**(stored("flatness") or {}), name: found})
 
 
 def _one_by_one(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor) -> float:
@@ -209,11 +207,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--files", type=Path)
     parser.add_argument("--runs", type=Path)
+    parser.add_argument("--only", default="", metavar="PREFIX", help='cells whose names begin so, such as "mnist"')
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.files is not None:
-        run(options.files, options.runs)
+        run(options.files, options.runs, options.only)
     known = stored("flatness") or {}
     figures(known)
     (DOCS / "flatness.md").write_text(page(known))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
+from boundlab.forms import Places, Run, Window
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
 from boundlab.training.words import attacked, evaluate_words
 from tests.test_train_command import run
@@ -59,6 +60,21 @@ def test_minimum_and_hull_are_those_of_all_sentences(seed: int, budget: int | st
         for sample in range(2):
             distances = (torch.stack(members(region, sample)) - point[sample]).abs().amax((1, 2))
             assert float(distances.min()) < 1e-12
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from([None, 0, 1, 2, "each"]), st.integers(1, 4), st.booleans())
+def test_windows_of_words_as_dense_rows(seed: int, budget: int | str | None, size: int, narrow: bool) -> None:
+    x, others, allowed = draw(seed, positions=4, dim=3)
+    generator = torch.Generator().manual_seed(seed)
+    region = bl.Words(x, others, allowed, torch.tensor([1, 3]) if budget == "each" else budget, 0.8)  # type: ignore[arg-type]
+    run = Run(torch.randint(0, 4, (5, 2), generator=generator), 4, first=-1)  # windows may stick out on both sides
+    inside = Run(torch.randint(0, 2, (5, 2), generator=generator), 2) if narrow else None
+    places = Places((4, 3), (size, 2 if narrow else 3), (run, inside))
+    values = torch.randn(5, 2, *places.sizes, dtype=torch.float64, generator=generator)
+    window = Window(values, places, clean=False).cleaned()
+    torch.testing.assert_close(region.least(window), region.minimum(window.dense()))
+    torch.testing.assert_close(region.least(Window(values, places, clean=False)), region.minimum(window.dense()))
 
 
 def test_gradients_reach_words_substitutes_and_coefficients() -> None:

@@ -174,10 +174,5 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
 def concretize(analysis: Analysis, coefficients: Mapping[str, Ends], bias: Tensor) -> Tensor:
     """The minimum over the regions: (rows, samples)."""
     for name, rows in coefficients.items():
-        region = analysis.regions[name]
-        if isinstance(rows, Window) and region.is_box:
-            box, rows = region.hull(), rows.cleaned()
-            bias = bias + rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
-        else:
-            bias = bias + region.least(rows.dense() if isinstance(rows, Window) else rows)
+        bias = bias + analysis.regions[name].least(rows)
     return bias

@@ -223,7 +223,7 @@ def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     for name, part in ends.items():
         if name in analysis.regions:
-            bias = bias + analysis.regions[name].least(part.dense() if isinstance(part, Window) else part)
+            bias = bias + analysis.regions[name].least(part)
             continue
         bias = bias + backward.interval_rows(analysis, name, part if isinstance(part, Window) else backward.dense(part), analysis.interval(name))
     return bias

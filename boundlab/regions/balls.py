@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
+from boundlab.forms import Window
 from boundlab.interval import Interval, Reach
 from boundlab.outer import Outer, norm
 from boundlab.regions.base import Region, inner, take_samples
@@ -73,7 +74,7 @@ class _Ball(Region):
     def reach_is_exact(self) -> bool:
         return self._is_plain and 1 < self.order < math.inf and self._dual <= 8
 
-    def least(self, rows: Tensor | Outer) -> Tensor:
+    def least(self, rows: Tensor | Outer | Window) -> Tensor:
         if isinstance(rows, Outer) and self._is_plain:
             return rows.dot(x := _given(self.x)) - torch.as_tensor(self.eps).reshape(()).to(x) * rows.norm(self._dual)
         return super().least(rows)

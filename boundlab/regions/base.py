@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import dots
+from boundlab.forms import Window
 from boundlab.interval import Interval, Reach
 from boundlab.outer import Outer
 
@@ -52,9 +53,12 @@ class Region(ABC):
     def reach_is_exact(self) -> bool:
         return False
 
-    def least(self, rows: Tensor | Outer) -> Tensor:
-        """:meth:`minimum`, for coefficients in factors too."""
-        return self.minimum(rows.dense() if isinstance(rows, Outer) else rows)
+    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+        """:meth:`minimum`, for coefficients in every form."""
+        if isinstance(rows, Window) and self.is_box:
+            box, rows = self.hull(), rows.cleaned()
+            return rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
+        return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
 
     def samples(self, chosen: slice) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never taken apart."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
+from boundlab.forms import Window
 from boundlab.interval import Interval
 from boundlab.outer import Outer
 from boundlab.regions.base import Region, inner, take_samples
@@ -29,9 +30,9 @@ class _BoxLike(Region):
         # min over a box: c . centre - |c| . radius
         return inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
 
-    def least(self, rows: Tensor | Outer) -> Tensor:
+    def least(self, rows: Tensor | Outer | Window) -> Tensor:
         if not isinstance(rows, Outer):
-            return self.minimum(rows)
+            return super().least(rows)
         box = self.hull()
         return rows.dot(box.centre) - rows.abs().dot(box.radius)
 

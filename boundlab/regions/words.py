@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import ArgumentError
+from boundlab.forms import Window
 from boundlab.interval import Interval
+from boundlab.outer import Outer
 from boundlab.regions.base import Region, inner
 from boundlab.regions.checks import centre_tensor
 
@@ -80,10 +82,26 @@ class Words(Region):
         of_others = torch.einsum("rsld,slkd->rslk", coefficients, self.substitutes)
         changes = torch.where(self._allowed, of_others - of_words.unsqueeze(3), torch.inf).amin(3)
         gains = self.eps * changes.clamp(max=0)
-        if self.budget is None:
-            return clean + gains.sum(2)
+        return clean + self._taken(gains)
+
+    def _taken(self, gains: Tensor) -> Tensor:
+        """The sum of the best gains (rows, samples, positions) that the budgets allow."""
+        if self.budget is None or not gains.shape[2]:
+            return gains.sum(2)
         taken = torch.arange(gains.shape[2], device=gains.device) < self._budgets[:, None]
-        return clean + torch.where(taken, gains.sort(2).values, 0).sum(2)
+        return torch.where(taken, gains.sort(2).values, 0).sum(2)
+
+    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+        """Rows that see a few words are compared with the substitutes of those alone."""
+        if not isinstance(rows, Window) or not self.substitutes.shape[2]:
+            return super().least(rows)
+        rows = rows.cleaned().covering([1])
+        see, allowed = rows.places.take, self._allowed
+        gains = rows.values.new_zeros(*rows.values.shape[:3])
+        for k in range(self.substitutes.shape[2]):
+            change = torch.where(allowed[:, :, k, None], self.substitutes[:, :, k] - self.x, 0)
+            gains = torch.minimum(gains, (rows.values * see(change)).sum(3))
+        return (rows.values * see(self.x)).sum((2, 3)) + self._taken(self.eps * gains)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         samples, positions, choices = self.substitutes.shape[:3]

@@ -31,7 +31,7 @@ _sst = Recipe(
 FLAT_SETS = {"mnist": 60_000, "fashion-mnist": 60_000}
 FLAT_SHARES, FLAT_BATCHES = (0.1, 0.01), (0.01, 0.1, 1.0)
 """Of the training set, and of what is taken of it: the cells of the paper's table of flatness."""
-FLAT_EPOCHS = {0.01: 20, 0.1: 80, 1.0: 300}
+FLAT_EPOCHS = {0.01: 40, 0.1: 200, 1.0: 1000}
 _small_cifar = replace(_mnist, data="cifar10", flip=True, crop=2)
 
 
