@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import load
-from benchmarks.training import PEER as PEER_TRAINING
+from benchmarks.training import peer
 from benchmarks.verification import TARGETS, gains
 from benchmarks.workloads import PEER
 
@@ -88,15 +88,16 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
 def training(found: dict[str, Any]) -> list[str]:
     rows = []
     for name, row in found["rows"].items():
-        seconds, mib = row["seconds"], row["mib"]
-        peer = PEER_TRAINING.get(name, (None, None, None))
+        seconds, mib, theirs, kernels = row["seconds"], row["mib"], peer(name), row.get("kernels", {})
         cells = [f"{1e3 * seconds['natural']:.0f}", f"{mib['natural']:.0f}"]
-        for step, other in zip(("ibp", "fused", "unfused"), peer, strict=True):
+        for step in ("ibp", "fused", "unfused"):
             if step not in seconds:
                 cells.append("does not fit")
                 continue
-            theirs = "" if other is None else f" (peer {other:.1f}x)"
-            cells.append(f"{seconds[step] / seconds['natural']:.2f}x{theirs}, {mib[step]:.0f} MiB")
+            parts = [f"{seconds[step] / seconds['natural']:.2f}x"]
+            parts += [f"kernels {kernels[step] / seconds['natural']:.2f}x"] if step in kernels else []
+            parts += [f"peer {theirs[step]:.1f}x"] if step in theirs else []
+            cells.append(", ".join([*parts, f"{mib[step]:.0f} MiB"]))
         rows.append([name, str(row["batch"]), *cells])
     few, many = (found["rows"].get(f"cnn7-bn, 32x32, {classes} classes") for classes in (10, 1000))
     last = [] if not few or not many else [
@@ -105,7 +106,9 @@ def training(found: dict[str, Any]) -> list[str]:
     return [
         "## Cost of certified training", "", "    python -m benchmarks.training", "",
         "One forward and backward pass of a batch; time as a multiple of the natural step, and peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with IBP; and without "
-        f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine.", "",
+        f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
+        "Kernels: the matrix products and convolutions of that step alone, again as a multiple of the whole natural step: what no other way to do "
+        "the same work goes below. Every convolution is needed for the clean batch, for centres, for radii and for the coefficients of the row.", "",
         *table(["network", "batch", "natural, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
     ]  # fmt: skip
 

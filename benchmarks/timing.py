@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 aten = torch.ops.aten
-KERNELS = frozenset((aten.mm, aten.bmm, aten.addmm, aten.mv, aten.convolution))
+KERNELS = frozenset((aten.mm, aten.bmm, aten.addmm, aten.addmm_, aten.mv, aten.convolution, aten.convolution_backward))
 RESULTS = Path(__file__).parent / "results"
 
 

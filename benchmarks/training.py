@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,18 +23,22 @@ from torch.nn import functional as F
 
 import boundlab as bl
 from benchmarks.memory import Watch
-from benchmarks.timing import best_of, load, save
+from benchmarks.timing import best_of, kernel_seconds, load, save
 from boundlab.models import build
 from boundlab.training.clean_pass import CleanPass
 
 STEPS: dict[str, dict[str, Any] | None] = {"natural": None, "ibp": {"beta": 0.0}, "fused": {"beta": 0.5}, "unfused": {"beta": 0.5, "fused": False}}
-PEER = {  # auto_LiRPA 0.7.1, from peer.json: ibp, fused, unfused
-    "cnn7-bn, 32x32, 10 classes": (4.5, 6.72, 19.19),
-    "resnext, 32x32, 10 classes": (4.59, 7.3, 24.0),
-    "wide-resnet, 32x32, 10 classes": (3.09, 4.61, 15.1),
-    "densenet, 32x32, 10 classes": (4.42, 8.13, 25.65),
-    "cnn7-bn, 56x56, 200 classes": (4.36, 7.05, None),
-}
+NAMES = {"cnn7-bn": "CNN-7+BN", "resnext": "ResNeXt", "wide-resnet": "WideResNet", "densenet": "DenseNet"}
+
+
+def peer(name: str) -> dict[str, float]:
+    """The multiples of auto_LiRPA 0.7.1 for a case, where they are known."""
+    model, _, rest = name.partition(", ")
+    theirs = json.loads((Path(__file__).parent / "peer.json").read_text())["training"]
+    for known, figures in theirs.items():
+        if known.startswith(f"{NAMES[model]}, {rest}, "):
+            return {ours: figures[key] for ours, key in (("ibp", "ibp"), ("fused", "lf"), ("unfused", "nolf")) if key in figures}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -104,10 +109,12 @@ def main() -> None:
         return
     rows: dict[str, Any] = (load("training") or {"rows": {}})["rows"]
     for case in chosen:
-        known = rows.get(case.name, {}).get("seconds") if options.keep_times else None
-        seconds = known or best_of(case.steps(), options.rounds, seconds=60)
+        known = rows.get(case.name, {}) if options.keep_times else {}
+        steps = case.steps()
+        seconds = known.get("seconds") or best_of(steps, options.rounds, seconds=60)
+        kernels = known.get("kernels") or {step: kernel_seconds(task) for step, task in steps.items()}
         peaks = {step: memory_of(case, step, options.threads) for step in seconds}
-        rows[case.name] = {"batch": case.batch, "seconds": seconds, "mib": peaks}
+        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "mib": peaks}
         times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
         print(case.name, f"natural {1e3 * seconds['natural']:.0f} ms", times, {step: f"{value:.0f} MiB" for step, value in peaks.items()}, flush=True)
         save("training", {"threads": options.threads, "rows": rows})
