@@ -21,7 +21,7 @@ from boundlab.flatness import _Lines, mean_loss_bound, weight_balls
 from boundlab.methods import backward
 from boundlab.outer import Outer
 from boundlab.relaxation import AffineMap, Lines, Planes
-from boundlab.rules.bilinear import CentreForm, WithBias
+from boundlab.rules.products import CentreForm, SignedForm, WithBias
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface
@@ -199,7 +199,7 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
     lines = net.linear_bounds(entry, perturb=perturb)
     bounds, forward = (net.bounds(entry, perturb=perturb, method=method) for method in ("crown", "forward"))
     monkeypatch.setattr(AffineMap, "_of_units", lambda self, units, apart: self._apply([unit.dense() for unit in units]))
-    for kind in (AffineMap, CentreForm, Lines, Planes, WithBias):
+    for kind in (AffineMap, CentreForm, Lines, Planes, SignedForm, WithBias):
         monkeypatch.setattr(kind, "backward_apart", lambda *_: None)
     monkeypatch.setattr(Planes, "backward", Planes.__dict__["backward"])
     copies = net.linear_bounds(entry, perturb=perturb)

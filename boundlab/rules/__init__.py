@@ -1,5 +1,19 @@
 """Operator rules, grouped by property. Importing this package fills the registry."""
 
-from boundlab.rules import affine, bilinear, compositions, elementwise, layers, logic, maximum, periodic, powers, rectifiers, softmax, steps
+from boundlab.rules import affine, bilinear, compositions, einsum, elementwise, layers, logic, maximum, periodic, powers, rectifiers, softmax, steps
 
-__all__ = ["affine", "bilinear", "compositions", "elementwise", "layers", "logic", "maximum", "periodic", "powers", "rectifiers", "softmax", "steps"]
+__all__ = [
+    "affine",
+    "bilinear",
+    "compositions",
+    "einsum",
+    "elementwise",
+    "layers",
+    "logic",
+    "maximum",
+    "periodic",
+    "powers",
+    "rectifiers",
+    "softmax",
+    "steps",
+]

@@ -17,19 +17,17 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
-from boundlab.errors import UnsupportedOperator
-from boundlab.graph import Ref
 from boundlab.interval import Hull, Interval
-from boundlab.relaxation import AffineMap, Form, Lines, Planes, Relaxation, Rows, Terms, add_constant, constant_lines
+from boundlab.relaxation import AffineMap, Lines, Planes, Relaxation, Rows, constant_lines
 from boundlab.rules.affine import around
 from boundlab.rules.apart import bias_apart, weight_apart
 from boundlab.rules.interval_linear import interval_linear
+from boundlab.rules.products import CentreForm, SignedForm, WithBias
 from boundlab.rules.registry import Call, Family, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
@@ -91,76 +89,17 @@ def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class CentreForm:
-    """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed, without its products.
-
-    x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums such products.
-    """
-
-    in_x: AffineMap  # x -> B(x, cy)
-    in_y: AffineMap  # y -> B(cx, y)
-    centre: Tensor  # B(cx, cy)
-    slack: Tensor  # B(rx, ry)
-    takes_units: ClassVar[bool] = True
-
-    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        x_rows, _ = self.in_x.backward(rows)
-        y_rows, _ = self.in_y.backward(rows)
-        return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
-
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
-        if shared != {1} or self.in_y.apart is None:
-            return None
-        x_rows, _ = self.in_x.backward(rows)
-        return [*x_rows, *self.in_y.apart(rows)], [(rows, -self.centre), (rows.abs(), -self.slack)]
-
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
-        low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
-        low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
-        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(up_x + up_y, self.slack - self.centre)
-
-
-@dataclass(frozen=True, eq=False)
-class WithBias:
-    """A relaxation of the first arguments plus a last argument added to the result (the bias of a layer)."""
-
-    body: Relaxation
-    bias: AffineMap
-
-    @property
-    def takes_units(self) -> bool:
-        return getattr(self.body, "takes_units", False)
-
-    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        body, terms = self.body.backward(rows)
-        bias, _ = self.bias.backward(rows)
-        return [*body, *bias], terms
-
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
-        """The bias comes third, behind x and y."""
-        body = getattr(self.body, "backward_apart", None)
-        if 2 not in shared or self.bias.apart is None or body is None:
-            return None
-        found = body(rows, shared - {2}) if len(shared) > 1 else self.body.backward(rows)
-        return None if found is None else ([*found[0], *self.bias.apart(rows)], found[1])
-
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
-        low, up = self.body.forward(lower[:-1], upper[:-1])
-        bias_low, bias_up = self.bias.forward(lower[-1:], upper[-1:])
-        return low + bias_low, up + bias_up
-
-
-@dataclass(frozen=True, eq=False)
 class Bilinear:
     """``op(x, y, *rest)`` or ``op(x, y, bias, *rest)``.
 
     ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a sum of products
-    over indices; None: it is not (a convolution). ``uses_norms``: whether a side in a ball is bounded by norms of the other one.
+    over indices; None: it is not (a convolution). ``is_plain``: whether the operator is called as op(x, y), so
+    that it can be called with other numbers in their place.
     """
 
     letters: Callable[..., Letters] | None
     has_bias: bool = False
-    uses_norms: bool = True
+    is_plain: bool = True
     kind: str = "bilinear"
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
@@ -210,7 +149,12 @@ class Bilinear:
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
         function = self._unbiased(call)
-        if self.letters is not None:
+        signed = None if self.letters is _elementwise else self._signed(call)
+        if signed is not None:
+            s, t, times = signed
+            low = times(s.lower, t.lower.clamp(min=0)) + times(s.upper, t.lower.clamp(max=0))
+            up = times(s.upper, t.upper.clamp(min=0)) + times(s.lower, t.upper.clamp(max=0))
+        elif self.letters is not None:
             space, result, (x_letters, y_letters) = self._space(call)
             terms = product(_spread(x, x_letters, space), _spread(y, y_letters, space))
             summed = [i for i, letter in enumerate(space) if letter not in result]
@@ -229,7 +173,7 @@ class Bilinear:
     def _hull(self, call: Call) -> tuple[Hull, Any, Callable[[Any, Tensor], Tensor]] | None:
         """An argument that is a set smaller than its hull, the other one, and the operator as a function of (other, it)."""
         x, y, _ = self._sides(call)
-        if self.letters is _elementwise or not self.uses_norms or not (isinstance(x, Hull) or isinstance(y, Hull)):
+        if self.letters is _elementwise or not self.is_plain or not (isinstance(x, Hull) or isinstance(y, Hull)):
             return None
         function = self._unbiased(call)
         return (y, x, function) if isinstance(y, Hull) else (x, y, lambda other, own: function(own, other))
@@ -269,7 +213,12 @@ class Bilinear:
             )
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
-        body = self._centred(call, constant) if self.letters is None or self._hull(call) is not None else self._planes(call, constant)
+        if self.letters is None or self._hull(call) is not None:
+            body = self._centred(call, constant)
+        elif self.letters is not _elementwise and (signed := self._signed(call)) is not None and signed[0] is x:
+            body = self._signed_form(call, constant)
+        else:
+            body = self._planes(call, constant)
         if not isinstance(bias, Interval):
             return body
         apart = bias_apart(_packet(call))
@@ -340,6 +289,30 @@ class Bilinear:
             slopes = [tuple(slope.expand(full) for slope in plane[:2]) for plane in (lower, upper)]
             return Planes(space, result, (x_letters, y_letters), slopes[0], bias[0], slopes[1], bias[1], (x.shape, y.shape))  # type: ignore[arg-type]
         return Lines(lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, (x.shape, y.shape))
+
+    def _signed(self, call: Call) -> tuple[Interval, Interval, Callable[[Tensor, Tensor], Tensor]] | None:
+        """A side that is not negative, the other one, and the operator as a function of (it, the other)."""
+        x, y, _ = self._sides(call)
+        if not self.is_plain or not all(bool(torch.isfinite(end).all()) for end in (x.lower, x.upper, y.lower, y.upper)):
+            return None
+        function = self._unbiased(call)
+        if bool((x.lower >= 0).all()):
+            return x, y, function
+        return (y, x, lambda s, t: function(t, s)) if bool((y.lower >= 0).all()) else None
+
+    def _signed_form(self, call: Call, constant: Any) -> Relaxation:
+        """For x that is not negative: those planes that ``chosen_planes`` takes then."""
+        x, y, _ = self._sides(call)
+        function = self._unbiased(call)
+
+        def of_x(end: Tensor) -> AffineMap:
+            only = _with_constant(call, 1, end)
+            return AffineMap(lambda u: function(u, end), lambda u: function(u, end.abs()), (x,), transpose_of(only), 0.0)
+
+        only_y = _with_constant(call, 0, x.lower)
+        in_y = AffineMap(lambda v: function(x.lower, v), lambda v: function(x.lower, v), (y,), transpose_of(only_y), 0.0, apart=self._apart(only_y))
+        biases = [constant - function(x.lower, end) for end in (y.lower, y.upper)]
+        return SignedForm(of_x(y.lower), of_x(y.upper), in_y, biases[0], biases[1], lambda: self._planes(call, constant))
 
     def _centred(self, call: Call, constant: Any) -> Relaxation:
         x, y, _ = self._sides(call)
@@ -445,61 +418,3 @@ register(
     aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
     rule=Bilinear(None, has_bias=True),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Einsum:
-    """einsum: affine with one perturbed operand, a sum of products with two."""
-
-    kind: str = "bilinear"
-
-    def nonlinear(self, call: Call) -> bool:
-        return len(call.inputs) > 1
-
-    def _operands(self, call: Call) -> tuple[str, list[Any]]:
-        (equation, operands, *_), _ = call.arguments
-        return equation, list(operands)
-
-    def _pair(self, call: Call) -> tuple[Bilinear, Call]:
-        """The product of the two perturbed operands as a call of a bilinear operator of its own."""
-        equation, operands = self._operands(call)
-        if len(operands) != 2 or "." in equation or any(len(set(t)) < len(t) for t in equation.replace(" ", "").split("->")[0].split(",")):
-            raise UnsupportedOperator(f"{call.node}: einsum with two perturbed operands needs exactly two, without '...' or repeated indices")
-        terms = equation.replace(" ", "")
-        inputs, _, result = terms.partition("->")
-        left, right = inputs.split(",")
-        if "->" not in terms:
-            result = "".join(sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1))
-        rule = Bilinear(lambda *_, **__: (left, right, result), uses_norms=False)
-        swapped = {letter: i for i, letter in enumerate(dict.fromkeys(left + right))}
-        low = str.maketrans({letter: string.ascii_lowercase[i] for letter, i in swapped.items()})
-        left, right, result = left.translate(low), right.translate(low), result.translate(low)
-        return rule, call
-
-    def interval(self, call: Call) -> Interval:
-        if self.nonlinear(call):
-            rule, _ = self._pair(call)
-            _, operands = self._operands(call)
-            return rule.interval(_as_pair(call, operands))
-        function = call.bind()
-        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
-        (x,) = call.inputs
-        centre, radius = function(x.centre), absolute(x.radius)
-        return Interval(centre - radius, centre + radius)
-
-    def relax(self, call: Call) -> Relaxation:
-        if self.nonlinear(call):
-            rule, _ = self._pair(call)
-            _, operands = self._operands(call)
-            return rule.relax(_as_pair(call, operands))
-        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
-        return AffineMap(call.bind(), absolute, call.inputs)
-
-
-def _as_pair(call: Call, operands: list[Any]) -> Call:
-    """The call of a function of the two operands alone."""
-    leaves, tree = pytree.tree_flatten((tuple(operands), {}))
-    return Call(call.node, tuple(leaves), tuple(map(Ref, call.names)), tree, (0, 1), call.names, call.slopes)
-
-
-register(aten.einsum, rule=Einsum())

@@ -67,6 +67,16 @@ def _linear(call: Call) -> Transpose | None:
     return lambda rows: torch.matmul(rows, weight)
 
 
+def _matmul(call: Call) -> Transpose | None:
+    """Products of matrices in batches of one shape."""
+    (x, y), _ = call.arguments
+    if len(x.shape) != len(y.shape) or len(x.shape) < 2 or x.shape[:-2] != y.shape[:-2]:
+        return None
+    if isinstance(x, Interval):
+        return lambda rows: torch.matmul(rows, y.transpose(-1, -2))
+    return lambda rows: torch.matmul(x.transpose(-1, -2), rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Convolution:
     """The settings of a convolution with a constant weight, and the shape of its argument without the batch."""
@@ -226,6 +236,9 @@ def _negate(call: Call) -> Transpose | None:
 
 TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.linear: _linear,
+    aten.matmul: _matmul,
+    aten.bmm: _matmul,
+    aten.mm: _matmul,
     aten.conv1d: _convolution(1),
     aten.conv2d: _convolution(2),
     aten.conv3d: _convolution(3),

@@ -1,0 +1,116 @@
+"""Relaxations of products as operators, without a slope for every elementary product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from boundlab.forms import Window
+from boundlab.relaxation import AffineMap, Form, Relaxation, Rows, Terms, add_constant
+
+
+@dataclass(frozen=True, eq=False)
+class CentreForm:
+    """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed, without its products.
+
+    x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums such products.
+    """
+
+    in_x: AffineMap  # x -> B(x, cy)
+    in_y: AffineMap  # y -> B(cx, y)
+    centre: Tensor  # B(cx, cy)
+    slack: Tensor  # B(rx, ry)
+    takes_units: ClassVar[bool] = True
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        x_rows, _ = self.in_x.backward(rows)
+        y_rows, _ = self.in_y.backward(rows)
+        return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if shared != {1} or self.in_y.apart is None:
+            return None
+        x_rows, _ = self.in_x.backward(rows)
+        return [*x_rows, *self.in_y.apart(rows)], [(rows, -self.centre), (rows.abs(), -self.slack)]
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
+        low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
+        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(up_x + up_y, self.slack - self.centre)
+
+
+@dataclass(frozen=True, eq=False)
+class SignedForm:
+    """The McCormick planes of a bilinear B whose first side is not negative, as operators instead of slopes for every product:
+    with x = xl + (x - xl) and y between yl and yu,  xl y + (x - xl) yl <= x y <= xl y + (x - xl) yu.
+    """
+
+    below: AffineMap  # x -> B(x, yl)
+    above: AffineMap  # x -> B(x, yu)
+    in_y: AffineMap  # y -> B(xl, y)
+    lower_bias: Tensor  # -B(xl, yl)
+    upper_bias: Tensor  # -B(xl, yu)
+    make: Callable[[], Relaxation]
+
+    @cached_property
+    def planes(self) -> Relaxation:
+        """The same as slopes, for windows."""
+        return self.make()
+
+    def _in_x(self, rows: Rows) -> tuple[Rows, Terms]:
+        positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+        of_x = self.below.backward(positive)[0][0] + self.above.backward(negative)[0][0]
+        return of_x, [(positive, self.lower_bias), (negative, self.upper_bias)]
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        of_x, terms = self._in_x(rows)
+        return [of_x, *self.in_y.backward(rows)[0]], terms
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if shared != {1} or self.in_y.apart is None:
+            return None
+        of_x, terms = self._in_x(rows)
+        return [of_x, *self.in_y.apart(rows)], terms
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
+        return self.planes.backward_window(rows)  # type: ignore[attr-defined, no-any-return]
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low, _ = self.below.forward(lower[:1], upper[:1])
+        _, up = self.above.forward(lower[:1], upper[:1])
+        low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
+        return add_constant(low + low_y, self.lower_bias), add_constant(up + up_y, self.upper_bias)
+
+
+@dataclass(frozen=True, eq=False)
+class WithBias:
+    """A relaxation of the first arguments plus a last argument added to the result (the bias of a layer)."""
+
+    body: Relaxation
+    bias: AffineMap
+
+    @property
+    def takes_units(self) -> bool:
+        return getattr(self.body, "takes_units", False)
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        body, terms = self.body.backward(rows)
+        bias, _ = self.bias.backward(rows)
+        return [*body, *bias], terms
+
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        """The bias comes third, behind x and y."""
+        body = getattr(self.body, "backward_apart", None)
+        if 2 not in shared or self.bias.apart is None or body is None:
+            return None
+        found = body(rows, shared - {2}) if len(shared) > 1 else self.body.backward(rows)
+        return None if found is None else ([*found[0], *self.bias.apart(rows)], found[1])
+
+    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+        low, up = self.body.forward(lower[:-1], upper[:-1])
+        bias_low, bias_up = self.bias.forward(lower[-1:], upper[-1:])
+        return low + bias_low, up + bias_up
