@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,12 @@ def measure(
     }  # fmt: skip
 
 
-def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path, reach: float = 1.0) -> None:
-    """Loss surfaces side by side, each with its certified upper bound over the circle for which it holds."""
+REACH, POINTS = 5.0, 41
+"""How far surfaces are drawn, in radii of the balls, and in how many points each way."""
+
+
+def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
+    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over the circle for which it holds."""
     try:
         import matplotlib
 
@@ -74,15 +79,19 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path, reach: float = 1
     except ImportError:
         raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
     figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
-    top = max(max(float(values.max()), bound) for values, bound in surfaces.values())
+    low = math.floor(math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values()))))
+    top = math.ceil(math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values())))
     for k, (title, (values, bound)) in enumerate(surfaces.items()):
-        axes = figure.add_subplot(1, len(surfaces), k + 1, projection="3d")
-        ticks = torch.linspace(-reach, reach, len(values))
+        axes = figure.add_subplot(1, len(surfaces), k + 1, projection="3d", computed_zorder=False)
+        ticks = torch.linspace(-REACH, REACH, len(values))
         a, b = torch.meshgrid(ticks, ticks, indexing="ij")
-        inside = torch.where(a**2 + b**2 <= 1, bound, torch.nan)
-        axes.plot_surface(a.numpy(), b.numpy(), values.numpy(), cmap="viridis", linewidth=0)  # type: ignore[attr-defined]
-        axes.plot_surface(a.numpy(), b.numpy(), inside.numpy(), color="crimson", alpha=0.3, linewidth=0)  # type: ignore[attr-defined]
-        axes.set_zlim(0, top * 1.05)  # type: ignore[attr-defined]
+        height = values.clamp(min=10.0**low).log10()
+        axes.plot_surface(a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True)  # type: ignore[attr-defined]
+        angle, radius = torch.meshgrid(torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij")
+        disc = (radius * angle.cos()).numpy(), (radius * angle.sin()).numpy(), torch.full_like(radius, math.log10(bound)).numpy()
+        axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)  # type: ignore[attr-defined]
+        axes.set_zlim(low, top)  # type: ignore[attr-defined]
+        axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])  # type: ignore[attr-defined]
         axes.set_xlabel("gradient (radii)")
         axes.set_ylabel("random (radii)")
         axes.set_title(f"{title}: certified {bound:.2f}")
@@ -117,5 +126,5 @@ def _flatness(options: argparse.Namespace) -> None:
         x, labels = tensors(data)
         balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
         best = min(found["flatness"].values())
-        draw({recipe.method: (surface(model, x, labels, balls), found["loss"] + best)}, options.surface)
+        draw({recipe.method: (surface(model, x, labels, balls, POINTS, REACH), found["loss"] + best)}, options.surface)
         console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)
