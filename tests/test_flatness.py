@@ -108,6 +108,20 @@ def test_no_weights_in_the_balls_have_a_larger_loss(name: str, norm: float) -> N
     assert found["crown"] <= found["ibp"] + 1e-9
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", MODELS)
+def test_thousands_of_weights_in_the_balls(name: str, seed: int) -> None:
+    """2000 random points of each ball, every sixth of them climbed from in 12 steps: 5700 sets of weights for each network."""
+    model, net, x, y = prepared(name, seed=seed, batch=8)
+    for eps in (0.02, 0.2):
+        balls = weight_balls(net, eps)
+        radii = {name: number(torch.as_tensor(ball.eps)) for name, ball in balls.items()}  # type: ignore[attr-defined]
+        worst = attacked(model, x, y, radii, 2.0, tries=2000)
+        for method in ("ibp", *BACKWARD):
+            assert number(mean_loss_bound(net, x, y, perturb=balls, method=method)) >= worst
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_and_inputs_at_once(name: str) -> None:
     model, net, x, y = prepared(name, seed=1)
