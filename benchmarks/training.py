@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +113,14 @@ def main() -> None:
         steps = case.steps()
         seconds = known.get("seconds") or best_of(steps, options.rounds, seconds=60)
         kernels = known.get("kernels") or {step: kernel_seconds(task) for step, task in steps.items()}
+        if case.classes > 200:  # in the same rounds as the same step with few classes
+            pair = {"few": replace(case, classes=10).steps()["fused"], "many": steps["fused"]}
+            compared = best_of(pair, 2 * options.rounds, seconds=60)
+            print("fused, 10 against", case.classes, "classes:", compared, flush=True)
+        else:
+            compared = None
         peaks = {step: memory_of(case, step, options.threads) for step in seconds}
-        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "mib": peaks}
+        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "mib": peaks, **({"compared": compared} if compared else {})}
         times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
         print(case.name, f"natural {1e3 * seconds['natural']:.0f} ms", times, {step: f"{value:.0f} MiB" for step, value in peaks.items()}, flush=True)
         save("training", {"threads": options.threads, "rows": rows})
