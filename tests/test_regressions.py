@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.rules.registry import unregister
-from boundlab.training.weights import attack_weights
 from tests.contract import METHODS, assert_inside, check_sound, steps
 
 DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
@@ -422,98 +421,3 @@ def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
     for corner in torch.cartesian_prod(*[torch.tensor([-0.3, 0.3], dtype=torch.float64)] * 2):
         value = model(x + corner)
         assert (bounds.lower <= value + 1e-9).all() and (value <= bounds.upper + 1e-9).all()
-
-
-# -- perturbed weights, found by attack ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("p", [1.02, 1.05, 1.1, 20.0])
-def test_norms_of_large_order_do_not_vanish(p: float) -> None:
-    """Sums of |c|^q with large q underflowed to 0, and the bound shrank to a point."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 2))
-    x = torch.rand(3, 5) * 1e-2
-    net = bl.capture(model, x)
-    for entry, perturb in ((bl.Lp(x, p, 1e-3), {}), (x, {"0.weight": bl.Lp(p=p, eps=1e-3)})):
-        for method in ("ibp", "crown"):
-            found = net.bounds(entry, perturb=perturb, method=method)
-            step = torch.zeros_like(x if not perturb else model[0].weight)
-            step.view(-1)[0] = 1e-3
-            moved = net(x + step) if not perturb else model[1](nn.functional.linear(x, model[0].weight + step, model[0].bias))
-            assert (found.lower <= moved + 1e-7).all() and (found.upper >= moved - 1e-7).all()
-            assert float(found.width.detach().min()) > 0
-
-
-def test_balls_on_both_operands_of_einsum_and_on_broadcast_weights() -> None:
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scale, self.first, self.second = (nn.Parameter(torch.rand(shape)) for shape in ((1, 1, 3), (1, 3, 4), (4, 4)))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.einsum("bti,ij->btj", torch.relu(x * self.scale) @ self.first, self.second)
-
-    torch.manual_seed(0)
-    model = Scaled().double()
-    x = torch.rand(2, 2, 3, dtype=torch.float64)
-    net = bl.capture(model, x)
-    for kind in (bl.L2, bl.Linf, bl.L1):
-        perturb = {name: kind(eps=0.05) for name in ("scale", "first", "second")}
-        for method in ("ibp", "crown", "forward+backward", "alpha-crown"):
-            found = net.bounds(bl.L2(x, 0.1), perturb=perturb, method=method)
-            for seed in range(20):
-                generator = torch.Generator().manual_seed(seed)
-                state = {name: region.at(net.parameters()[name].detach()).sample(generator, batched=False) for name, region in perturb.items()}
-                value = torch.func.functional_call(model, state, (bl.L2(x, 0.1).sample(generator),))
-                assert (found.lower <= value + 1e-9).all() and (found.upper >= value - 1e-9).all()
-
-
-def test_the_reach_of_large_and_of_no_perturbations_is_finite() -> None:
-    model = nn.Linear(4, 2)
-    x = torch.full((2, 4), 1e5)
-    net = bl.capture(model, x)
-    for method in ("ibp", "crown"):
-        for eps in (0.0, 0.1, torch.tensor([0.1], dtype=torch.float64)):
-            for kind in (bl.L1, bl.L2):
-                found = net.bounds(x, perturb={"weight": kind(eps=eps)}, method=method)
-                assert torch.isfinite(found.width).all() and found.lower.dtype == torch.float32
-    single = bl.capture(nn.Linear(3, 2), torch.rand(3), batched=False)
-    found = single.bounds(torch.rand(3), perturb={"weight": bl.L2(eps=torch.full((1, 1), 0.1))}, method="ibp")
-    assert found.lower.shape == (2,)
-
-
-def test_losses_at_the_edges_of_perturbed_weights() -> None:
-    x, labels = torch.rand(2, 3), torch.zeros(2, dtype=torch.int64)
-    one = bl.capture(nn.Linear(3, 1), x)
-    for method in ("ibp", "crown-ibp"):
-        assert float(bl.mean_loss_bound(one, x, labels, perturb={"weight": bl.L2(eps=0.1)}, method=method).detach()) == 0.0
-    with pytest.raises(bl.ArgumentError, match="empty batch"):
-        bl.flatness(one, x[:0], labels[:0], 0.1)
-    tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
-    tied[2].weight = tied[0].weight
-    net = bl.capture(tied, x)
-    balls = bl.weight_balls(net, 0.1)
-    worst, moved = attack_weights(tied, x, labels, balls, steps=5)
-    assert set(moved) == set(balls)
-    with torch.no_grad():
-        assert worst <= float(bl.mean_loss_bound(net, x, labels, perturb=balls)) + 1e-6
-    with pytest.raises(bl.ArgumentError, match="Euclidean"):
-        attack_weights(tied, x, labels, bl.weight_balls(net, 0.1, norm=1.0))
-
-
-def test_gradients_pass_masked_attention() -> None:
-    """Scores of -inf made gradients NaN, of interval and of backward bounds."""
-    torch.manual_seed(0)
-    layer = nn.Linear(3, 3).double()
-
-    def model(x: Tensor, mask: Tensor) -> Tensor:
-        scores = (layer(x) @ x.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
-        return (scores.softmax(-1) @ x).sum(1)
-
-    x, mask = torch.rand(2, 4, 3, dtype=torch.float64), torch.tensor([[True, True, True, True], [True, True, False, False]])
-    net = bl.capture(model, x, mask)
-    for method in ("ibp", "crown-ibp", "crown", "forward"):
-        layer.zero_grad()
-        bounds = net.bounds(bl.Linf(x, 0.05), mask, method=method)
-        bounds.width.sum().backward()
-        assert layer.weight.grad is not None and torch.isfinite(layer.weight.grad).all(), method

@@ -16,7 +16,7 @@ import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
 from boundlab.forms import Places, Run, Window
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
-from boundlab.training.words import attacked, evaluate_words
+from boundlab.training.words import attacked, evaluate_words, trimmed
 from tests.test_train_command import run
 
 
@@ -276,3 +276,12 @@ def test_attacks_find_what_is_there() -> None:
     assert found.clean == pytest.approx(2 / 3)
     assert found.attacked == found.verified["crown"] == {0: pytest.approx(2 / 3), 1: pytest.approx(1 / 3), 2: 0.0}
     assert found.verified["ibp"] == found.verified["crown"]  # of affine functions interval arithmetic asks the region itself
+
+
+def test_padding_is_cut_only_where_nobody_reads_it() -> None:
+    words = torch.tensor([[3, 4, 5, *[0] * 29], [6, *[0] * 31]])
+    for name in TEXT_MODELS:
+        model = build_text(name, 30, 2).eval()
+        short = trimmed(words, model.body)
+        assert short.shape[1] == (32 if name == "lstm" else 8)
+        torch.testing.assert_close(model(short), model(words))

@@ -47,7 +47,10 @@ class Transformer(nn.Module):
 
 
 class Lstm(nn.Module):
-    """One bidirectional layer, and the mean of its states at the positions that hold words."""
+    """One bidirectional layer, and the mean of its states at the positions that hold words. On its way back it reads the padding
+    first, which acts as a state to begin with: sentences must always be filled up to the same length."""
+
+    reads_padding = True
 
     def __init__(self, classes: int) -> None:
         super().__init__()

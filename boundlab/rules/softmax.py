@@ -53,7 +53,8 @@ def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor]:
     if not gone.any():
         return x, gone
     least = torch.where(torch.isfinite(x.lower), x.lower, torch.inf).detach().amin(-1, keepdim=True)
-    far = torch.where(torch.isfinite(least), least, 0) - FAR
+    least = torch.where(torch.isfinite(least), least, 0)
+    far = least - FAR - 0.01 * least.abs()  # a distance that large scores do not swallow
     return Interval(torch.where(gone, far, x.lower), torch.where(gone, far, x.upper)), gone
 
 

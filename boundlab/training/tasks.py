@@ -96,7 +96,9 @@ class WordsTask:
             raise ArgumentError(f'recipe {recipe.name!r}: of sentences the words are perturbed: perturb = "words", not {recipe.perturb!r}')
         self.recipe, self.data, self.device = recipe, data, processes.device
         torch.manual_seed(recipe.seed)
-        self.model: nn.Module = build_text(recipe.model, len(data.vocabulary), data.classes).to(self.device)
+        classifier = build_text(recipe.model, len(data.vocabulary), data.classes).to(self.device)
+        self.model: nn.Module = classifier
+        self.body = classifier.body
         self.objective: nn.Module = WordsObjective(self.model, recipe, data.vocabulary.substitutes.to(self.device))
 
     def shapes(self) -> dict[str, Any]:
@@ -109,4 +111,4 @@ class WordsTask:
         return whole[torch.randperm(len(whole), generator=generator)]
 
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return trimmed(self.data.words[indices]).to(self.device), self.data.labels[indices].to(self.device)
+        return trimmed(self.data.words[indices], self.body).to(self.device), self.data.labels[indices].to(self.device)

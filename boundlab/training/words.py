@@ -21,8 +21,11 @@ STEP = 8
 """Batches are cut to a multiple of so many positions: few different lengths, each of which is captured once."""
 
 
-def trimmed(words: Tensor) -> Tensor:
-    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``."""
+def trimmed(words: Tensor, body: nn.Module) -> Tensor:
+    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``; whole for a body that
+    reads padding, whose answer would depend on how much of it there is."""
+    if getattr(body, "reads_padding", False):
+        return words
     used = int((words != PADDING).sum(1).max()) if len(words) else 0
     return words[:, : min(LONGEST, -(-max(used, 1) // STEP) * STEP)]
 
@@ -81,8 +84,8 @@ class WordsObjective(nn.Module):
 def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> list[int] | None:
     """Replaced words that change the class of one sentence (positions,), or None if none were found.
 
-    Every replacement of one word is tried. While all sentences with one more replacement are few they are all tried, which is
-    exhaustive; else those go on that lower the margin most (a beam of sentences, of width one the greedy attack).
+    Every replacement of one word is tried; then every further one of the most // 16 sentences with the least margins, and so on:
+    exhaustive for one word and as long as no more sentences than that go on, else a beam, which with one sentence is greedy.
     """
     beam = [words.tolist()]
     seen = {tuple(beam[0])}
@@ -155,7 +158,7 @@ def evaluate_words(
     proved = {method: dict.fromkeys(budgets, 0) for method in methods}
     order = (data.words != PADDING).sum(1).argsort()  # sentences of like lengths together
     for part in order.split(batch):
-        words, labels = trimmed(data.words[part]), data.labels[part]
+        words, labels = trimmed(data.words[part], model.body), data.labels[part]
         correct = model(words).argmax(1) == labels
         right += int(correct.sum())
         words, labels = words[correct], labels[correct]
