@@ -261,7 +261,7 @@ def _spread(slope: Tensor, rows: Tensor) -> Tensor:
     return slope.expand(rows.shape[0], rows.shape[1], *slope.shape[2:])
 
 
-def _mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
+def mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
     """The function on every row."""
     with warnings.catch_warnings():  # a missing batching rule costs time, nothing else
         warnings.filterwarnings("ignore", "There is a performance drop")
@@ -310,7 +310,7 @@ class AffineMap:
             coefficients = self.transpose(rows)
         else:
             pull = torch.func.vjp(self.function, *self.zeros)[1]
-            coefficients = list(_mapped(pull, [rows]))
+            coefficients = list(mapped(pull, [rows]))
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
     def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
@@ -346,11 +346,11 @@ class AffineMap:
 
     def _apply(self, forms: Sequence[Form]) -> Form:
         if self.linear:
-            return _mapped(self.function, forms)
+            return mapped(self.function, forms)
         if self.unbiased is not None:
-            return add_constant(_mapped(self.unbiased, forms), self.offset)
+            return add_constant(mapped(self.unbiased, forms), self.offset)
         constant = self.function(*[form[-1] for form in forms]).unsqueeze(0)
-        return torch.cat([_mapped(self._linear_part, [form[:-1] for form in forms]), constant])
+        return torch.cat([mapped(self._linear_part, [form[:-1] for form in forms]), constant])
 
     @cached_property
     def _linear_part(self) -> Callable[..., Tensor]:
@@ -371,7 +371,7 @@ class AffineMap:
             return self.apply([least for least, _ in pairs]), self.apply([most for _, most in pairs])
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
         middle = self.apply([torch.lerp(low, up, 0.5) for low, up in zip(lows, ups, strict=True)])
-        spread = _mapped(self.absolute, [up - low for low, up in zip(lows, ups, strict=True)])
+        spread = mapped(self.absolute, [up - low for low, up in zip(lows, ups, strict=True)])
         spread = align(spread, middle.dim() - 1)
         return torch.sub(middle, spread, alpha=0.5), torch.add(middle, spread, alpha=0.5)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,9 @@ import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
 from boundlab.forms import Places, Run, Window
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
+from boundlab.training.processes import Processes
+from boundlab.training.recipes import RECIPES
+from boundlab.training.tasks import WordsTask
 from boundlab.training.words import attacked, evaluate_words, trimmed
 from tests.test_train_command import run
 
@@ -278,10 +283,78 @@ def test_attacks_find_what_is_there() -> None:
     assert found.verified["ibp"] == found.verified["crown"]  # of affine functions interval arithmetic asks the region itself
 
 
-def test_padding_is_cut_only_where_nobody_reads_it() -> None:
-    words = torch.tensor([[3, 4, 5, *[0] * 29], [6, *[0] * 31]])
+def test_nobody_reads_padding() -> None:
+    words = torch.tensor([[3, 4, 5, *[0] * 29], [6, *[0] * 31], [0] * 32])
     for name in TEXT_MODELS:
         model = build_text(name, 30, 2).eval()
-        short = trimmed(words, model.body)
-        assert short.shape[1] == (32 if name == "lstm" else 8)
-        torch.testing.assert_close(model(short), model(words))
+        assert trimmed(words).shape[1] == 8
+        with torch.no_grad():
+            torch.testing.assert_close(model(trimmed(words[:2])), model(words[:2]))
+            alone = torch.stack([model(trimmed(words[k : k + 1]))[0] for k in range(2)])
+            torch.testing.assert_close(alone, model(words[:2]))
+
+
+def test_batches_hold_sentences_of_like_lengths_and_every_sentence_comes_once() -> None:
+    vocabulary = Vocabulary.of([["a", "a"]], {})
+    data = Sentences.of([(["a"] * (1 + k % 31), k % 2, True) for k in range(200)], vocabulary, "train")
+    recipe = replace(RECIPES["sst-transformer"], phrases=0, batch=16)
+    task = WordsTask(recipe, data, Processes())
+    order = task.order(3, torch.Generator().manual_seed(0))
+    assert sorted(order.tolist()) == list(range(200))
+    lengths = [task.batch(part, torch.Generator())[0].shape[1] for part in order[:192].split(16)]
+    assert sum(lengths) < 12 * 24 and lengths != sorted(lengths)
+    assert not torch.equal(order, task.order(3, torch.Generator().manual_seed(1)))
+
+
+# -- what reads one word at a time ---------------------------------------------------------------------------------------------
+
+
+class Parts(nn.Module):
+    """One position at a time, or several, by different ways; the result squared, so that its bounds matter."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.layer, self.filter = way, nn.Linear(2, 3).double(), nn.Conv1d(2, 3, 2).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        ways: dict[str, Callable[[], Tensor]] = {
+            "linear": lambda: self.layer(x),
+            "centred": lambda: self.layer(x - x.mean(2, keepdim=True)),
+            "turned": lambda: self.layer(x).flip(1).transpose(1, 2).flatten(1),
+            "gathered": lambda: self.layer(x[:, [2, 0, 0]]),
+            "cut": lambda: torch.cat([self.layer(x)[:, 1], 2 * x[:, 3]], 1),
+            "mean": lambda: self.layer(x).mean(1),
+            "neighbours": lambda: self.filter(x.transpose(1, 2)),
+            "two": lambda: self.layer(x)[:, :-1] - self.layer(x)[:, 1:],
+        }
+        return ways[self.way]() ** 2
+
+
+@pytest.mark.parametrize("way", ["linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"])
+@pytest.mark.parametrize("budget", [0, 1, 2, None])
+def test_affine_functions_of_words_are_bounded_exactly(way: str, budget: int | None) -> None:
+    """By interval arithmetic alone, against every member."""
+    torch.manual_seed(1)
+    model = Parts(way)
+    x, others, allowed = draw(3, positions=4)
+    region = bl.Words(x, others, allowed, budget, eps=0.7)
+    found = bl.capture(model, x).bounds(region, method="ibp")
+    choices = [[None, *allowed[0, p].nonzero().flatten().tolist()] for p in range(4)]
+    values = []
+    for chosen in itertools.product(*choices):
+        if budget is None or sum(k is not None for k in chosen) <= budget:
+            sentence = x[:1].clone()
+            for place, k in enumerate(chosen):
+                if k is not None:
+                    sentence[0, place] = torch.lerp(x[0, place], others[0, place, k], torch.tensor(0.7, dtype=x.dtype))
+            values.append(model(sentence)[0])
+    exact = torch.stack(values).amax(0)
+    torch.testing.assert_close(found.upper[0], exact)  # the largest square is at one of the values themselves
+
+
+def test_what_reads_several_words_is_known() -> None:
+    x, others, allowed = draw(3, positions=5)
+    for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
+        net = bl.capture(Parts(way), x)
+        answer = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive")
+        assert set(answer.analysis.plan.apart.values()) == {way not in ("mean", "neighbours", "two")}, way

@@ -88,7 +88,7 @@ def _words(options: argparse.Namespace) -> None:
     if not texts:
         raise ArgumentError("the sentence has no words")
     data = Sentences.of([(texts, 0, True)], vocabulary, "sentence")
-    words = trimmed(data.words, model.body)
+    words = trimmed(data.words)
     with torch.no_grad():
         logits = model(words)[0]
     label = int(logits.argmax())

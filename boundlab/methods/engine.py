@@ -20,6 +20,7 @@ from boundlab.methods.analysis import Analysis
 from boundlab.methods.forward import Forms
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
+from boundlab.methods.versions import Versions
 from boundlab.regions import Region
 from boundlab.regions.base import inner
 from boundlab.relaxation import AffineMap, dense
@@ -69,6 +70,7 @@ class Answer:
 def analyse(question: Question) -> Answer:
     """Bound every node that the targets depend on by the means of the method."""
     analysis = Analysis(question.plan, dict(question.values), question.regions, question.samples, question.slopes, question.memory, question.clean)
+    versions = Versions.of(analysis)
     forms = Forms(analysis) if question.method.startswith("forward") else None
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
 
@@ -76,6 +78,10 @@ def analyse(question: Question) -> Answer:
         analysis.values[node.name] = interval
         if forms is not None:
             forms.add(node, interval)
+        if versions is not None and node.name in analysis.plan.last_affine and node.name not in analysis.regions:
+            exact = versions.interval(node)
+            if exact is not None:
+                return interval.intersect(exact.loosened(interval) if node.name in analysis.plan.before_jumps else exact)
         wanted = node.name in analysis.plan.readers and interval.dtype.is_floating_point and node.name not in analysis.regions
         if not wanted or node.name in analysis.plan.exact:
             return interval

@@ -30,6 +30,8 @@ class Plan:
     balls: frozenset[str]
     targets: tuple[str, ...]
     every_node: bool = False
+    apart: dict[str, bool] = field(default_factory=dict)
+    """Of affine nodes, as far as that was asked: whether each element depends on one position of a sentence at most."""
     _behind: dict[str, set[str]] = field(default_factory=dict)
 
     @cached_property
@@ -103,6 +105,11 @@ class Plan:
                 for source in set(self.calls[name].names):
                     found.setdefault(source, []).append(name)
         return found
+
+    @cached_property
+    def last_affine(self) -> set[str]:
+        """The affine functions of the sources that something else than such a function reads."""
+        return {source for name, call in self.calls.items() if name not in self.affine_only for source in call.names} & self.affine_only
 
     @cached_property
     def before_jumps(self) -> set[str]:

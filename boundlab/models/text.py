@@ -47,19 +47,21 @@ class Transformer(nn.Module):
 
 
 class Lstm(nn.Module):
-    """One bidirectional layer, and the mean of its states at the positions that hold words. On its way back it reads the padding
-    first, which acts as a state to begin with: sentences must always be filled up to the same length."""
-
-    reads_padding = True
+    """One layer in both directions, and the mean of its states at the positions that hold words. Each direction has an LSTM of its
+    own: the way back reads every sentence from its own last word, so that no padding comes before any word, as in packed
+    sequences."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True, bidirectional=True)
+        self.there, self.back = (nn.LSTM(WIDTH, WIDTH, batch_first=True) for _ in range(2))
         self.out = nn.Linear(2 * WIDTH, classes)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        states, _ = self.lstm(x)
-        return self.out(_mean(states, mask))
+        places = torch.arange(x.shape[1], device=x.device)
+        backwards = (mask.sum(1, keepdim=True) - 1 - places).clamp(min=0)  # (samples, positions)
+        turned = x.gather(1, backwards.unsqueeze(2).expand(-1, -1, x.shape[2]))
+        states = [_mean(lstm(words)[0], mask) for lstm, words in ((self.there, x), (self.back, turned))]
+        return self.out(torch.cat(states, 1))
 
 
 def _mean(x: Tensor, mask: Tensor) -> Tensor:

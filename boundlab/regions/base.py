@@ -53,6 +53,11 @@ class Region(ABC):
     def reach_is_exact(self) -> bool:
         return False
 
+    def versions(self) -> Tensor | None:
+        """For a set that is contained in all ways to choose, at each position (dimension 1) of each sample, one of finitely many
+        values, each of which some member has there: these values, (choices, *shape). None for any other set."""
+        return None
+
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
         """:meth:`minimum`, for coefficients in every form."""
         if isinstance(rows, Window) and self.is_box:

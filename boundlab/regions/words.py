@@ -65,12 +65,13 @@ class Words(Region):
         budget = positions if self.budget is None else self.budget
         return torch.as_tensor(budget, device=self.x.device).reshape(-1).expand(samples)
 
-    def hull(self) -> Interval:
+    def versions(self) -> Tensor:
         moved = self.x.unsqueeze(2) + self.eps * torch.where(self._allowed.unsqueeze(3), self.substitutes - self.x.unsqueeze(2), 0)
-        if not moved.shape[2]:
-            return Interval(self.x, self.x)
-        # the word itself is in the set, and may be the end of it: compare with it last, so that it is met exactly
-        return Interval(torch.minimum(moved.amin(2), self.x), torch.maximum(moved.amax(2), self.x))
+        return torch.cat([self.x.unsqueeze(2), moved], 2).movedim(2, 0)
+
+    def hull(self) -> Interval:
+        versions = self.versions()
+        return Interval(versions.amin(0), versions.amax(0))
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         """Theorem 2, without its table: g(i, j) adds to the clean sum the best change of each position that is taken, and positions

@@ -135,35 +135,46 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
     with d, that holds up to some d*. The supporting line of the envelope at m touches at min(m, d*); if even
     d = l fails, the envelope is the chord.
     """
-    u, m = x.upper, x.centre
-    bends, last = _touching(f, df, x, at)
-    free = bends & (last >= m)  # the tangent at m itself is valid
-    along = secant(f, df, last, u)
+    l, u, m = x.lower, x.upper, x.centre
+    with torch.no_grad():
+        starts, free = _may_touch(f, df, x, at, l), _may_touch(f, df, x, at, m)
+        limited = (starts & ~free).flatten().nonzero().squeeze(1)  # the tangent that also meets (u, f(u))
+    bend, straight = tangent(f, df, m), chord(f, df, x)
+    slope, intercept = torch.where(free, bend[0], straight[0]), torch.where(free, bend[1], straight[1])
+    if not len(limited):
+        return slope, intercept
+    at_l, at_u, at_m = (value.flatten()[limited] for value in (l, u, m))
+    last = _last_touching(f, df, at_l.detach(), at_u.detach(), at_m.detach().clamp(max=at))
+    along = secant(f, df, last, at_u)
     # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
     # slope of the line through (u, f(u)) does not change to first order when the touching point moves.
     touching = df(last).detach() + along - along.detach()
-    bend = tangent(f, df, m)
-    straight = chord(f, df, x)
-    slope = torch.where(free, bend[0], torch.where(bends, touching, straight[0]))
-    intercept = torch.where(free, bend[1], torch.where(bends, f(last) - touching * last, straight[1]))
-    return slope, intercept
+    put = lambda line, value: line.flatten().index_put((limited,), value).reshape(line.shape)
+    return put(slope, touching), put(intercept, f(last) - touching * last)
 
 
+def _may_touch(f: Function, df: Function, x: Interval, at: float, d: Tensor) -> Tensor:
+    """Whether the tangent at d is a lower line: everywhere if f is convex up to u, else if it passes below (u, f(u))."""
+    return (x.upper <= at) | ((d < at) & (f(d) + df(d) * (x.upper - d) <= f(x.upper)))
+
+
+@torch.no_grad()
+def _last_touching(f: Function, df: Function, low: Tensor, u: Tensor, high: Tensor) -> Tensor:
+    """The last point between ``low``, where it does, and ``high`` whose tangent passes below (u, f(u)), from below."""
+    fu = f(u)
+    for _ in range(54 if low.dtype == torch.float64 else 26):
+        middle = (low + high) / 2
+        ok = f(middle) + df(middle) * (u - middle) <= fu
+        low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
+    return low
+
+
+@torch.no_grad()
 def _touching(f: Function, df: Function, x: Interval, at: float) -> tuple[Tensor, Tensor]:
     """Where a tangent can be a lower line at all, and the last point d* up to which it is one (l where it cannot)."""
-    l, u, m = x.lower, x.upper, x.centre
-    with torch.no_grad():
-        fu = f(u)
-        valid = lambda d: f(d) + df(d) * (u - d) <= fu
-        starts = (l < at) & valid(l)
-        low = torch.where(starts, l, m)
-        high = torch.where(starts, torch.minimum(u, torch.full_like(u, at)), m)
-        for _ in range(54 if l.dtype == torch.float64 else 26):
-            middle = (low + high) / 2
-            ok = valid(middle)
-            low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
-        convex = u <= at
-        return starts | convex, torch.where(convex, u, torch.where(starts, low, l)).detach()
+    starts = _may_touch(f, df, x, at, x.lower)
+    last = _last_touching(f, df, torch.where(starts, x.lower, x.centre), x.upper, torch.where(starts, x.upper.clamp(max=at), x.centre))
+    return starts, torch.where(x.upper <= at, x.upper, torch.where(starts, last, x.lower))
 
 
 def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callable[[Tensor], Line]]:

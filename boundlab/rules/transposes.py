@@ -34,7 +34,7 @@ def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
         dim = (rest[0] if rest else kwargs.get("dim", 0)) % len(parts[0].shape)
         return lambda rows: list(rows.split([part.shape[dim] for part in parts], dim + 1))
     make = TRANSPOSES.get(packet)
-    if make is None or len(call.positions) != 1 or call.node.output is not None:
+    if make is None or len(call.positions) != 1 or (call.node.output is not None and packet not in PARTS):
         return None
     transpose = make(call)
     return None if transpose is None else lambda rows: [transpose(rows)]
@@ -234,6 +234,35 @@ def _negate(call: Call) -> Transpose | None:
     return lambda rows: -rows
 
 
+def _part(place: int) -> Callable[[Call], Transpose | None]:
+    """Operators that keep a run of entries along one dimension, which is their argument number ``place`` after the first."""
+
+    def make(call: Call) -> Transpose | None:
+        (x, *rest), kwargs = call.arguments
+        dims = len(x.shape)
+        dim = (rest[place] if len(rest) > place else kwargs.get("dim", 0)) % dims
+        numbers = torch.arange(x.shape[dim]).reshape([1] * dim + [-1] + [1] * (dims - 1 - dim))
+        kept = call.bind()(numbers)
+        gone, found = kept.dim() < dims, kept.flatten().tolist()
+        if not found or found != list(range(found[0], found[0] + len(found))):
+            return None
+        around = [0, 0] * (dims - 1 - dim) + [found[0], x.shape[dim] - 1 - found[-1]]
+        return lambda rows: F.pad(rows.unsqueeze(dim + 1) if gone else rows, around)
+
+    return make
+
+
+def _flip(call: Call) -> Transpose | None:
+    (x, places), _ = call.arguments
+    turned = [d % len(x.shape) + 1 for d in places]
+    return lambda rows: rows.flip(turned)
+
+
+PARTS = {
+    aten.slice: _part(0), aten.select: _part(0), aten.narrow: _part(0), aten.unbind: _part(0),
+    aten.split: _part(1), aten.split_with_sizes: _part(1), aten.chunk: _part(1),
+}  # fmt: skip
+
 TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.linear: _linear,
     aten.matmul: _matmul,
@@ -257,6 +286,8 @@ TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
     aten.neg: _negate,
     aten.sum: _reduce,
     aten.mean: _reduce,
+    aten.flip: _flip,
+    **PARTS,
 }
 WITH_BIAS = {aten.linear: 0, aten.conv1d: 1, aten.conv2d: 2, aten.conv3d: 3}
 """Operators that add a bias, and how many dimensions follow those of the bias."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from boundlab.data import Images
-from boundlab.data.sentences import Sentences
+from boundlab.data.sentences import PADDING, Sentences
 from boundlab.errors import ArgumentError
 from boundlab.models import build
 from boundlab.models.text import build_text
@@ -17,7 +17,7 @@ from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.regularisers import ibp_initialisation
 from boundlab.training.weights import FlatObjective
-from boundlab.training.words import WordsObjective, trimmed
+from boundlab.training.words import STEP, WordsObjective, trimmed
 
 
 class Task(Protocol):
@@ -96,19 +96,24 @@ class WordsTask:
             raise ArgumentError(f'recipe {recipe.name!r}: of sentences the words are perturbed: perturb = "words", not {recipe.perturb!r}')
         self.recipe, self.data, self.device = recipe, data, processes.device
         torch.manual_seed(recipe.seed)
-        classifier = build_text(recipe.model, len(data.vocabulary), data.classes).to(self.device)
-        self.model: nn.Module = classifier
-        self.body = classifier.body
+        self.model: nn.Module = build_text(recipe.model, len(data.vocabulary), data.classes).to(self.device)
         self.objective: nn.Module = WordsObjective(self.model, recipe, data.vocabulary.substitutes.to(self.device))
 
     def shapes(self) -> dict[str, Any]:
         return {"words": len(self.data.vocabulary), "classes": self.data.classes}
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
+        """At random, but with sentences of like lengths in the same batch: batches are cut to their longest sentence."""
         if epoch < self.recipe.phrases:
-            return torch.randperm(len(self.data), generator=generator)[: max(1, round(self.recipe.share * len(self.data)))]
-        whole = self.data.whole.nonzero().flatten()
-        return whole[torch.randperm(len(whole), generator=generator)]
+            chosen = torch.randperm(len(self.data), generator=generator)[: max(1, round(self.recipe.share * len(self.data)))]
+        else:
+            whole = self.data.whole.nonzero().flatten()
+            chosen = whole[torch.randperm(len(whole), generator=generator)]
+        batch = self.recipe.batch
+        full, rest = chosen[: len(chosen) // batch * batch], chosen[len(chosen) // batch * batch :]
+        lengths = (self.data.words[full] != PADDING).sum(1)
+        batches = full[(-(-lengths // STEP)).argsort(stable=True)].reshape(-1, batch)
+        return torch.cat([batches[torch.randperm(len(batches), generator=generator)].flatten(), rest])
 
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return trimmed(self.data.words[indices], self.body).to(self.device), self.data.labels[indices].to(self.device)
+        return trimmed(self.data.words[indices]).to(self.device), self.data.labels[indices].to(self.device)

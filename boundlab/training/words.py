@@ -21,11 +21,8 @@ STEP = 8
 """Batches are cut to a multiple of so many positions: few different lengths, each of which is captured once."""
 
 
-def trimmed(words: Tensor, body: nn.Module) -> Tensor:
-    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``; whole for a body that
-    reads padding, whose answer would depend on how much of it there is."""
-    if getattr(body, "reads_padding", False):
-        return words
+def trimmed(words: Tensor) -> Tensor:
+    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``."""
     used = int((words != PADDING).sum(1).max()) if len(words) else 0
     return words[:, : min(LONGEST, -(-max(used, 1) // STEP) * STEP)]
 
@@ -158,7 +155,7 @@ def evaluate_words(
     proved = {method: dict.fromkeys(budgets, 0) for method in methods}
     order = (data.words != PADDING).sum(1).argsort()  # sentences of like lengths together
     for part in order.split(batch):
-        words, labels = trimmed(data.words[part], model.body), data.labels[part]
+        words, labels = trimmed(data.words[part]), data.labels[part]
         correct = model(words).argmax(1) == labels
         right += int(correct.sum())
         words, labels = words[correct], labels[correct]
