@@ -13,6 +13,9 @@ from boundlab.data.sentences import LONGEST, PADDING
 from boundlab.errors import ArgumentError
 
 WIDTH, HEADS, HIDDEN = 64, 4, 128
+SCALE = 0.1
+"""The standard deviation of untrained embeddings: with torch's, which is 1, substitutes begin so far from each other that robust
+training makes the network constant."""
 
 
 class Centred(nn.Module):
@@ -75,6 +78,8 @@ class TextClassifier(nn.Module):
     def __init__(self, body: nn.Module, words: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, WIDTH, padding_idx=PADDING)
+        with torch.no_grad():
+            self.embedding.weight.mul_(SCALE)
         self.body = body
 
     def forward(self, words: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ class Curve:
     kinds: "convex", "concave" or "linear" for each piece, one more than ``breaks``. turns: points where it changes
     between rising and falling. jumps: (point, one-sided value) pairs where it is discontinuous. domain: (lowest,
     highest, whether the ends belong to it). derivative: f', else autograd's. stationary: from slope, l, u all points
-    of [l, u] where f' may equal the slope, if there is a closed form (then ``breaks`` may be incomplete).
+    of [l, u] where f' may equal the slope, if there is a closed form (then ``breaks`` may be incomplete). touching: for an
+    S-shaped function that is point-symmetric about its break, the last touching point from u (:mod:`boundlab.rules.touching`).
     """
 
     kinds: tuple[str, ...]
@@ -42,6 +43,7 @@ class Curve:
     domain: tuple[float, float, bool] | None = None
     derivative: Function | None = None
     stationary: Callable[[Tensor, Tensor, Tensor], list[Tensor]] | None = field(default=None)
+    touching: Function | None = None
 
     def __post_init__(self) -> None:
         assert len(self.kinds) == len(self.breaks) + 1 and set(self.kinds) <= set(OPPOSITE)
@@ -77,9 +79,27 @@ def interval(f: Function, curve: Curve, x: Interval) -> Interval:
 
 def lines(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
     """A lower and an upper line of f on [l, u], elementwise; the tangent and the exact value where l == u."""
+    if curve.kinds == ("convex", "concave") and curve.stationary is None and not curve.jumps:
+        return _s_shaped_pair(f, curve, x)
     lower = lower_line(f, curve, x)
     slope, intercept = lower_line(lambda t: -f(t), curve.negated(), x)
     return lower, (-slope, -intercept)
+
+
+def _s_shaped_pair(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
+    """Both lines of an S-shaped function at once: -f(-t) is one too, and s t + b below it on [-u, -l] is s t - b above f."""
+    df, sign = derivative_of(f, curve), torch.tensor([1.0, -1.0], dtype=x.dtype, device=x.device).reshape(2, *[1] * len(x.shape))
+    both = Interval(torch.stack([x.lower, -x.upper]), torch.stack([x.upper, -x.lower]))
+    slope, intercept = _finite(lambda t: sign * f(sign * t), lambda t: df(sign * t), both, sign * curve.breaks[0], curve.touching)
+    return (slope[0], intercept[0]), (slope[1], -intercept[1])
+
+
+def _finite(f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None) -> Line:
+    slope, intercept = _s_shaped(f, df, x, at, touching)
+    good = torch.isfinite(slope) & torch.isfinite(intercept)
+    if not good.all():  # as in lower_line
+        slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, torch.minimum(f(x.lower), f(x.upper)))
+    return slope, intercept
 
 
 def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
@@ -100,10 +120,10 @@ def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
         if curve.kinds == ("concave",):
             return chord(f, df, x)
         if curve.kinds == ("convex", "concave"):
-            return _s_shaped(f, df, x, curve.breaks[0])
+            return _s_shaped(f, df, x, curve.breaks[0], curve.touching)
         if curve.kinds == ("concave", "convex"):
             mirrored = Interval(-x.upper, -x.lower)
-            slope, intercept = _s_shaped(lambda t: f(-t), lambda t: -df(-t), mirrored, -curve.breaks[0])
+            slope, intercept = _s_shaped(lambda t: f(-t), lambda t: -df(-t), mirrored, -curve.breaks[0], curve.touching)
             return -slope, intercept
     return _checked(f, df, curve, x, _supporting_slope(f, df, curve, x))
 
@@ -128,7 +148,7 @@ def secant(f: Function, df: Function, p: Tensor, q: Tensor) -> Tensor:
     return torch.where(wide, (f(q) - f(p)) / gap, df(middle))
 
 
-def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
+def _s_shaped(f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None) -> Line:
     """f convex left of ``at``, concave right of it.
 
     The tangent at d (in the convex part) is a lower line iff it passes below (u, f(u)); since its value at u grows
@@ -136,45 +156,42 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: float) -> Line:
     d = l fails, the envelope is the chord.
     """
     l, u, m = x.lower, x.upper, x.centre
+    straight = chord(f, df, x)
+    last = _last_touching(f, df, x, at, touching)
     with torch.no_grad():
-        starts, free = _may_touch(f, df, x, at, l), _may_touch(f, df, x, at, m)
-        limited = (starts & ~free).flatten().nonzero().squeeze(1)  # the tangent that also meets (u, f(u))
-    bend, straight = tangent(f, df, m), chord(f, df, x)
-    slope, intercept = torch.where(free, bend[0], straight[0]), torch.where(free, bend[1], straight[1])
-    if not len(limited):
-        return slope, intercept
-    at_l, at_u, at_m = (value.flatten()[limited] for value in (l, u, m))
-    last = _last_touching(f, df, at_l.detach(), at_u.detach(), at_m.detach().clamp(max=at))
-    along = secant(f, df, last, at_u)
-    # Through (u, f(u)) and d: the tangent's slope by value; its derivative in u is that of the secant, because the
-    # slope of the line through (u, f(u)) does not change to first order when the touching point moves.
-    touching = df(last).detach() + along - along.detach()
-    put = lambda line, value: line.flatten().index_put((limited,), value).reshape(line.shape)
-    return put(slope, touching), put(intercept, f(last) - touching * last)
-
-
-def _may_touch(f: Function, df: Function, x: Interval, at: float, d: Tensor) -> Tensor:
-    """Whether the tangent at d is a lower line: everywhere if f is convex up to u, else if it passes below (u, f(u))."""
-    return (x.upper <= at) | ((d < at) & (f(d) + df(d) * (x.upper - d) <= f(x.upper)))
+        bends = (u <= at) | ((l < at) & (df(l) <= straight[0]))  # the tangent at l itself is valid
+        free = last >= m  # and that at m
+    point = torch.where(free, m, torch.maximum(last, l).detach())
+    slope = df(point)
+    if u.requires_grad:
+        # Limited by (u, f(u)), the slope moves with u as that of a line from there to a fixed point: to first order it does not
+        # change when the touching point moves.
+        with torch.no_grad():
+            gap = torch.where(free | (u <= point), 1, u - point)
+            turn = torch.where(free, 0, (df(u) - slope) / gap)
+        slope = slope + turn * (u - u.detach())
+    intercept = torch.minimum(f(point) - slope * point, f(u) - slope * u)  # at u too, whatever is rounded
+    return torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
 
 
 @torch.no_grad()
-def _last_touching(f: Function, df: Function, low: Tensor, u: Tensor, high: Tensor) -> Tensor:
-    """The last point between ``low``, where it does, and ``high`` whose tangent passes below (u, f(u)), from below."""
-    fu = f(u)
-    for _ in range(54 if low.dtype == torch.float64 else 26):
+def _last_touching(f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None) -> Tensor:
+    """d*: the last point in the convex part whose tangent is a lower line; infinity where f is convex all along, minus infinity
+    where there is no such point. Never too far right: by bisection where there is no table."""
+    l, u = x.lower.detach(), x.upper.detach()
+    if touching is not None:
+        found = touching(u)
+        if not torch.isneginf(found).any():
+            return found
+    at = torch.as_tensor(at, dtype=u.dtype, device=u.device).expand_as(u)
+    below = lambda d: f(d) + df(d) * (u - d) <= f(u)
+    starts = (l < at) & below(l)
+    low, high = torch.where(starts, l, x.centre.detach()), torch.where(starts, torch.minimum(u, at), x.centre.detach())
+    for _ in range(54 if l.dtype == torch.float64 else 26):
         middle = (low + high) / 2
-        ok = f(middle) + df(middle) * (u - middle) <= fu
+        ok = below(middle)
         low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
-    return low
-
-
-@torch.no_grad()
-def _touching(f: Function, df: Function, x: Interval, at: float) -> tuple[Tensor, Tensor]:
-    """Where a tangent can be a lower line at all, and the last point d* up to which it is one (l where it cannot)."""
-    starts = _may_touch(f, df, x, at, x.lower)
-    last = _last_touching(f, df, torch.where(starts, x.lower, x.centre), x.upper, torch.where(starts, x.upper.clamp(max=at), x.centre))
-    return starts, torch.where(x.upper <= at, x.upper, torch.where(starts, last, x.lower))
+    return torch.where(u <= at, torch.inf, torch.where(starts, low, -torch.inf))
 
 
 def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callable[[Tensor], Line]]:
@@ -195,7 +212,8 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
         if curve.kinds == ("convex",):
             bends, last = torch.ones_like(l, dtype=torch.bool), u.detach()
         else:
-            bends, last = _touching(f, df, x, curve.breaks[0])
+            found = _last_touching(f, df, x, curve.breaks[0], curve.touching)
+            bends, last = found >= l, torch.minimum(torch.maximum(found, l), u).detach()
         first, straight, least = l.detach(), chord(f, df, x), interval(f, curve, x).lower
         reach = last - first
         start = ((torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)).clamp(0, 1)

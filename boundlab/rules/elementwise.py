@@ -15,6 +15,7 @@ from boundlab.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
 from boundlab.rules.registry import Call, Family, aten, register
+from boundlab.rules.touching import Touching
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +85,23 @@ def elementwise(*ops: Any, curve: Curve | Callable[..., Curve]) -> None:
 
 
 CONVEX, CONCAVE = Curve(("convex",)), Curve(("concave",))
-S_SHAPED = Curve(("convex", "concave"), (0.0,))
 S_REVERSED = Curve(("concave", "convex"), (0.0,))
+
+
+def s_shaped(f: curves.Function, derivative: curves.Function) -> Curve:
+    """Convex below 0, concave above, and point-symmetric about 0."""
+    return Curve(("convex", "concave"), (0.0,), derivative=derivative, touching=Touching(f, derivative))
 
 
 def piecewise_linear(*breaks: float, turns: tuple[float, ...] = (), jumps: tuple[tuple[float, float], ...] = ()) -> Curve:
     return Curve(("linear",) * (len(breaks) + 1), tuple(breaks), turns, jumps)
 
 
-elementwise(aten.tanh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 - torch.tanh(x) ** 2))
-elementwise(aten.sigmoid, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
-elementwise(aten.atan, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 1 / (1 + x * x)))
-elementwise(aten.erf, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x)))
-elementwise(aten.asinh, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: torch.rsqrt(1 + x * x)))
+elementwise(aten.tanh, curve=s_shaped(torch.tanh, lambda x: 1 - torch.tanh(x) ** 2))
+elementwise(aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
+elementwise(aten.atan, curve=s_shaped(torch.atan, lambda x: 1 / (1 + x * x)))
+elementwise(aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x)))
+elementwise(aten.asinh, curve=s_shaped(torch.asinh, lambda x: torch.rsqrt(1 + x * x)))
 elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
@@ -213,5 +218,5 @@ def tanhshrink(x: Tensor) -> Tensor:
     return x - torch.tanh(x)
 
 
-elementwise(softsign, curve=Curve(("convex", "concave"), (0.0,), derivative=lambda x: (1 + x.abs()) ** -2.0))
+elementwise(softsign, curve=s_shaped(lambda x: x / (1 + x.abs()), lambda x: (1 + x.abs()) ** -2.0))
 elementwise(tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2))

@@ -62,7 +62,8 @@ def _table() -> dict[str, Recipe]:
     for model, lr in (("transformer", 1e-4), ("lstm", 1e-3)):
         add(f"sst-{model}", replace(_sst, model=model, lr=lr))
         found[f"sst-{model}-alt"] = replace(_sst, name=f"sst-{model}-alt", model=model, lr=lr, budget=1, beta=(1.0, 1.0))
-        found[f"sst-{model}"] = replace(found[f"sst-{model}-lirpa"], name=f"sst-{model}", lr=1e-3, epochs=10, length=4, phrases=6, share=0.1)
+        short = replace(found[f"sst-{model}-lirpa"], name=f"sst-{model}", lr=1e-3, epochs=10, milestones=(9,), start=1, length=4, phrases=7)
+        found[f"sst-{model}"] = replace(short, share=0.1 if model == "transformer" else 0.06)
     for data in FLAT_SETS:
         found[f"flat-{data}"] = replace(flat(data, 0.1, 0.1), name=f"flat-{data}")
         for share in FLAT_SHARES:

@@ -148,7 +148,8 @@ def evaluate_words(
     watch: Callable[[int], None] = lambda _: None,
 ) -> WordErrors:
     """Verified accuracy for each budget and method, beside the accuracy that an attack leaves. A sentence that is proved for a
-    budget is proved for smaller ones, and one that an attack breaks stays broken for larger ones."""
+    budget is proved for smaller ones, one that is not is not tried with larger ones except the largest, which is tried first, and
+    one that an attack breaks stays broken for larger ones."""
     model.eval()
     bodies, substitutes = Bodies(model), data.vocabulary.substitutes
     right, broken = 0, dict.fromkeys(budgets, 0)
@@ -160,23 +161,39 @@ def evaluate_words(
         right += int(correct.sum())
         words, labels = words[correct], labels[correct]
         if len(labels):
+            net = bodies[words.shape[1]]
             for method in methods:
-                left = torch.ones(len(labels), dtype=torch.bool)  # a larger budget proves no more
-                for budget in sorted(budgets):
-                    chosen = left.nonzero().flatten()
-                    if len(chosen) and budget:
-                        region = region_of(model, words[chosen], substitutes, budget)
-                        margins = bodies[words.shape[1]].margins(region, words[chosen] != PADDING, labels[chosen], method=method)
-                        left[chosen] = (margins > 0).all(1)
-                    proved[method][budget] += int(left.sum())
-            if attack:
-                for sentence, label in zip(words, labels.tolist(), strict=True):
-                    lost = False
-                    for budget in sorted(budgets):
-                        lost = lost or (budget > 0 and attacked(model, sentence, label, substitutes, budget) is not None)
-                        broken[budget] += lost
+
+                def proves(
+                    chosen: Tensor, budget: int, method: str = method, words: Tensor = words, labels: Tensor = labels, net: Net = net
+                ) -> Tensor:
+                    region = region_of(model, words[chosen], substitutes, budget)
+                    return (net.margins(region, words[chosen] != PADDING, labels[chosen], method=method) > 0).all(1)
+
+                most = _largest_proved(proves, len(labels), sorted(budgets))
+                for budget in budgets:
+                    proved[method][budget] += int((most >= budget).sum())
+            for sentence, label in zip(words, labels.tolist(), strict=True) if attack else ():
+                found = attacked(model, sentence, label, substitutes, max(budgets))
+                needed = sum(a != b for a, b in zip(sentence.tolist(), found, strict=True)) if found is not None else max(budgets) + 1
+                for budget in budgets:
+                    broken[budget] += needed <= budget
         watch(len(part))
     count = len(data)
     shares = lambda counts: {budget: n / count for budget, n in counts.items()}
     left_ = {budget: (right - n) / count for budget, n in broken.items()} if attack else {}
     return WordErrors(count, right / count, left_, {method: shares(counts) for method, counts in proved.items()})
+
+
+def _largest_proved(proves: Callable[[Tensor, int], Tensor], count: int, budgets: list[int]) -> Tensor:
+    """The largest budget for which each of so many sentences is proved; 0 costs nothing. proves: (chosen sentences, budget) ->
+    which of them are."""
+    most, left = torch.zeros(count, dtype=torch.long), torch.ones(count, dtype=torch.bool)
+    rising = [budget for budget in budgets if budget > 0]
+    for budget in (*rising[-1:], *rising[:-1]):  # most are proved for all or for none
+        chosen = left.nonzero().flatten()
+        if len(chosen):
+            proved = proves(chosen, budget)
+            most[chosen[proved]] = budget
+            left[chosen] = ~proved if budget == rising[-1] else proved
+    return most
