@@ -81,10 +81,11 @@ class WordsObjective(nn.Module):
 def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> list[int] | None:
     """Replaced words that change the class of one sentence (positions,), or None if none were found.
 
-    Every replacement of one word is tried; then every further one of the most // 16 sentences with the least margins, and so on:
-    exhaustive for one word and as long as no more sentences than that go on, else a beam, which with one sentence is greedy.
+    Every replacement of one word is tried, then every further one of these sentences, and so on, as long as there are no more than
+    16 * most of them: exhaustive for small budgets. From then on only the most // 16 sentences with the least margins go on, which
+    with one sentence is greedy.
     """
-    beam = [words.tolist()]
+    beam, changes = [words.tolist()], len(_changes(words.tolist(), words, substitutes))
     seen = {tuple(beam[0])}
     for used in range(budget + 1):
         margins = _margins(model, torch.tensor(beam, device=words.device), label)
@@ -93,7 +94,9 @@ def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tens
             return beam[worst]
         if used == budget:
             break
-        kept = margins.argsort()[: max(1, most // 16)].tolist()
+        kept = margins.argsort().tolist()
+        if len(kept) * changes > 16 * most:
+            kept = kept[: max(1, most // 16)]
         found = []
         for k in kept:
             for place, other in _changes(beam[k], words, substitutes):
@@ -103,7 +106,7 @@ def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tens
                     found.append(changed)
         if not found:
             break
-        beam = found if len(found) <= 16 * most else found[: 16 * most]
+        beam = found[: 16 * most]
     return None
 
 
