@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
 from boundlab.forms import Places, Run, Window
+from boundlab.methods.versions import Versions
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
 from boundlab.training.processes import Processes
 from boundlab.training.recipes import RECIPES
@@ -356,5 +357,24 @@ def test_what_reads_several_words_is_known() -> None:
     x, others, allowed = draw(3, positions=5)
     for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
         net = bl.capture(Parts(way), x)
-        answer = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive")
-        assert set(answer.analysis.plan.apart.values()) == {way not in ("mean", "neighbours", "two")}, way
+        analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive").analysis
+        versions = Versions.of(analysis)
+        assert versions is not None
+        last = [name for name in analysis.plan.last_affine if name not in analysis.regions]
+        assert last and all(versions.is_apart(name, "x") == (way not in ("mean", "neighbours", "two")) for name in last), way
+
+
+class Chosen(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return torch.where(mask.unsqueeze(2), x, 0.0).sum(1) ** 2
+
+
+def test_what_reads_one_word_may_read_two_with_another_mask() -> None:
+    x, others, allowed = draw(5, positions=3)
+    region, one = bl.Words(x, others, allowed, 3), torch.tensor([[True, False, False]] * 2)
+    net = bl.capture(Chosen(), x, one)
+    for mask in (one, torch.ones_like(one), one):
+        bounds = net.bounds(region, mask, method="ibp")
+        for seed in range(200):
+            value = Chosen()(region.sample(torch.Generator().manual_seed(seed)), mask)
+            assert (value <= bounds.upper + 1e-9).all() and (value >= bounds.lower - 1e-9).all()

@@ -30,8 +30,6 @@ class Plan:
     balls: frozenset[str]
     targets: tuple[str, ...]
     every_node: bool = False
-    apart: dict[str, bool] = field(default_factory=dict)
-    """Of affine nodes, as far as that was asked: whether each element depends on one position of a sentence at most."""
     _behind: dict[str, set[str]] = field(default_factory=dict)
 
     @cached_property

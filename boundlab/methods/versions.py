@@ -3,7 +3,7 @@
 A region whose positions choose among finitely many values (``Region.versions``) gives as many versions of the whole input: in
 version k every position takes its k-th value. An element of a node that depends on one position alone takes, over the region,
 just the values that it has in the versions, however the positions may be combined: their least and largest are its bounds.
-Which nodes are of that kind is a matter of the graph: a NaN at one position comes out at the elements that depend on it, since
+Which nodes are of that kind shows in a trial: a NaN at one position comes out at the elements that depend on it, since
 affine operators let no NaN vanish. Two positions differ in a digit of their number, so an element that depends on both meets a
 NaN at the positions where that digit is 0 and one at those where it is 1: twice as many runs as there are digits tell.
 """
@@ -18,6 +18,7 @@ from torch import Tensor
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.plan import ONE_TO_ONE
 from boundlab.relaxation import mapped
 
 
@@ -28,6 +29,7 @@ class Versions:
     analysis: Analysis
     values: dict[str, Tensor]
     _probes: dict[str, Tensor] = field(default_factory=dict)
+    _apart: dict[str, bool] = field(default_factory=dict)
 
     @staticmethod
     def of(analysis: Analysis) -> Versions | None:
@@ -42,15 +44,21 @@ class Versions:
         sources = [name for name in plan.behind(node.name) if name in self.analysis.regions]
         if len(sources) != 1 or sources[0] not in self.values:
             return None
-        if node.name not in plan.apart:
-            plan.apart[node.name] = self._is_apart(node.name, sources[0])
-        if not plan.apart[node.name]:
+        if not self.is_apart(node.name, sources[0]):
             return None
         values = self._run(node.name, self.values)
         return Interval(values.amin(0), values.amax(0))
 
-    def _is_apart(self, name: str, source: str) -> bool:
-        """Whether every element of a node depends on one position of the source at most."""
+    def is_apart(self, name: str, source: str) -> bool:
+        """Whether every element of a node depends on one position of the source at most. That may change with other values that
+        the node reads (a mask), so it is asked anew for every question."""
+        if name not in self._apart:
+            call = self.analysis.calls[name]
+            moves = getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE and call.names[0] != source
+            self._apart[name] = (moves and self.is_apart(call.names[0], source)) or self._stays_apart(name, source)
+        return self._apart[name]
+
+    def _stays_apart(self, name: str, source: str) -> bool:
         with torch.no_grad():
             centre = self.analysis.regions[source].centre
             if source not in self._probes:
