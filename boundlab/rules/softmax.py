@@ -65,13 +65,30 @@ def _differences(x: Interval) -> tuple[Tensor, Tensor]:
     return low.masked_fill(same, 0.0), up.masked_fill(same, 0.0)
 
 
+def _lse_of_others(x: Tensor) -> Tensor:
+    """log of the sum of exp(x_j) over all j but i, for each i: the sum of what comes before i and of what comes behind it.
+
+    Relative to the largest score such a sum is at least 1, unless it is that score that is left out: then relative to the second.
+    """
+    if x.shape[-1] == 1:
+        return torch.full_like(x, -torch.inf)
+    top = x.detach().topk(2, -1)
+    largest, second = torch.where(torch.isfinite(top.values), top.values, 0).split(1, -1)
+    first = torch.arange(x.shape[-1], device=x.device) == top.indices[..., :1]
+    parts = torch.exp(x - largest)
+    nothing = torch.zeros_like(parts[..., :1])
+    before = torch.cat([nothing, parts.cumsum(-1)[..., :-1]], -1)
+    behind = torch.cat([parts.flip(-1).cumsum(-1).flip(-1)[..., 1:], nothing], -1)
+    without_first = torch.exp(torch.where(first, -torch.inf, x - second)).sum(-1, keepdim=True)
+    return torch.where(first, torch.log(without_first) + second, torch.log(torch.where(first, 1, before + behind)) + largest)
+
+
 def softmax_interval(call: Call) -> Interval:
-    """Exact: softmax_i rises in x_i and falls in every other score."""
+    """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in every other score."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
-    low, up = _differences(x)
-    lower = torch.exp(-torch.logsumexp(up, -1)).masked_fill(gone, 0.0)
-    upper = torch.exp(-torch.logsumexp(low, -1)).masked_fill(gone, 0.0)
+    lower = torch.sigmoid(x.lower - _lse_of_others(x.upper)).masked_fill(gone, 0.0)
+    upper = torch.sigmoid(x.upper - _lse_of_others(x.lower)).masked_fill(gone, 0.0)
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
