@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import boundlab as bl
-from benchmarks import page, timing, verification
+from benchmarks import page, timing, verification, words
 from benchmarks.workloads import PEER, WORKLOADS
+from boundlab.data.sentences import load_sst
+from boundlab.models.text import build_text
+from boundlab.training.recipes import RECIPES
+from tests.test_words import write_treebank
 
 FAST = [(name, method) for name, workload in WORKLOADS.items() for method in workload.batches if method in ("ibp", "crown-ibp")]
 
@@ -60,3 +65,33 @@ def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, m
     assert "| conv_small | ibp | 64 | 2.0 | 1.00 | 1.0 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
     assert verification.gains({"conv_small/ibp": row}) == {"ibp": pytest.approx(PEER["conv_small/ibp"]["ratio"] / 2)}
     assert json.loads((tmp_path / "verification.json").read_text())["threads"] == 2
+
+
+def test_replaced_words_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(words, "cells", lambda: {"transformer, lirpa-6, 0": replace(RECIPES["sst-transformer"], epochs=1, phrases=0, batch=8)})
+    monkeypatch.setattr(words, "FEW", 2)
+    monkeypatch.setattr(words, "SOME", 2)
+    files = write_treebank(tmp_path)
+    words.run(files, tmp_path / "runs", "")
+    (row,) = timing.load("words")["runs"].values()
+    assert row["held"]["tried"] >= 2 * 3 * words.DRAWS and row["held"]["outside"] == row["held"]["changed"] == 0
+    assert row["all"]["verified"]["crown-ibp"]["6"] <= row["all"]["clean"]
+    text = words.page({**timing.load("words"), "threads": 1, "costs": {}})
+    assert "| lirpa-6 | forward+backward, 2 sentences |" in text and "(77.4)" in text and "0 outside of a bound" in text
+    words.run(files, tmp_path / "runs", "")  # nothing is done twice
+    assert set(words.PAPER) >= {("lstm", "natural"), ("transformer", "lirpa-6")}
+
+
+def test_an_output_outside_of_its_bounds_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load_sst(write_treebank(tmp_path))["test"]
+    model = build_text("transformer", len(data.vocabulary), 2).eval()
+    honest = bl.Net.bounds
+
+    def narrow(self: bl.Net, *entries: object, **options: object) -> bl.Bounds:
+        found = honest(self, *entries, **options)
+        middle = (found.lower + found.upper) / 2
+        return replace(found, lower=middle + 1, upper=middle + 1)
+
+    monkeypatch.setattr(bl.Net, "bounds", narrow)
+    assert words.held_against_bounds(model, data.first(1))["outside"] > 0
