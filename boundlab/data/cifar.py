@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from boundlab.data.batches import Part, checked, joined, read_batch
 from boundlab.data.files import decode, either, missing, need_pillow, places, present, read_bytes
 from boundlab.data.images import Images
-from boundlab.data.pickles import load_arrays
 from boundlab.errors import ArgumentError
 
 FOLDERS = (
@@ -21,7 +20,7 @@ FOLDERS = (
 )  # fmt: skip
 STEMS = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
 PIXELS = 3 * 32 * 32
-Part = tuple[np.ndarray, np.ndarray]  # uint8 (n, 3, 32, 32) and int64 (n,)
+CLASSES = range(10)
 
 
 def load_cifar10(directory: Path, split: str) -> Images:
@@ -41,25 +40,10 @@ def _forms(split: str) -> list[tuple[Callable[[Sequence[Path]], Part], list[list
     stems = STEMS[split]
     labels = [f"{split}_lables.json", f"{split}_labels.json"]  # the package has the first spelling
     return [
-        (lambda paths: _joined([_read_python(path) for path in paths]), [[stem] for stem in stems]),
-        (lambda paths: _joined([_read_binary(path) for path in paths]), [[f"{stem}.bin"] for stem in stems]),
+        (lambda paths: joined([read_batch(path, 32, CLASSES, "CIFAR-10") for path in paths]), [[stem] for stem in stems]),
+        (lambda paths: joined([_read_binary(path) for path in paths]), [[f"{stem}.bin"] for stem in stems]),
         (_read_sheets, [*([f"{stem}.png"] for stem in stems), labels]),
     ]
-
-
-def _joined(parts: Sequence[Part]) -> Part:
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-
-
-def _checked(labels: Any, path: Path) -> np.ndarray:
-    """Class numbers as int64 (n,)."""
-    try:
-        array = np.asarray(labels)
-    except ValueError:  # a list of lists of several lengths
-        array = np.empty(0)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 0 or array.max() > 9:
-        raise ArgumentError(f"the labels in {path} must be whole numbers from 0 to 9, one for each image")
-    return array.astype(np.int64)
 
 
 # -- binary batches: a byte for the label, then the planes of red, green and blue -------------------------------------
@@ -72,7 +56,7 @@ def _read_binary(path: Path) -> Part:
             f"{path} has {len(data)} bytes, which is not a number of images of {1 + PIXELS} bytes: it was cut off, or is something else"
         )
     rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + PIXELS)
-    return rows[:, 1:].reshape(-1, 3, 32, 32), _checked(rows[:, 0], path)
+    return rows[:, 1:].reshape(-1, 3, 32, 32), checked(rows[:, 0], path, CLASSES)
 
 
 # -- sheets: an image is a row of 1024 pixels ------------------------------------------------------------------------
@@ -86,7 +70,7 @@ def _read_sheets(paths: Sequence[Path]) -> Part:
         entries = json.loads(data)
     except ValueError as error:
         raise ArgumentError(f"{paths[-1]} is not a JSON list of labels: {error}") from error
-    labels = _checked(entries, paths[-1])
+    labels = checked(entries, paths[-1], CLASSES)
     if len(images) != len(labels):
         raise ArgumentError(f"{', '.join(path.name for path in paths[:-1])} hold {len(images)} images, but {paths[-1]} {len(labels)} labels")
     return images, labels
@@ -97,26 +81,3 @@ def _read_sheet(path: Path) -> np.ndarray:
     if sheet.shape[1] != 1024:
         raise ArgumentError(f"{path} is {sheet.shape[1]} pixels wide, not 1024: a row must be an image of 32 x 32")
     return np.ascontiguousarray(sheet.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-
-
-# -- pickled batches -------------------------------------------------------------------------------------------------
-
-
-def _read_python(path: Path) -> Part:
-    data = read_bytes(path)
-    try:
-        batch = load_arrays(data)
-    except Exception as error:  # a broken stream can raise nearly anything
-        raise ArgumentError(f"{path} is not a python batch of CIFAR-10: {type(error).__name__}: {error}") from error
-    entries = {_text(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
-    if "data" not in entries or "labels" not in entries:
-        raise ArgumentError(f"{path} is not a python batch of CIFAR-10: it must hold a dict with 'data' and 'labels'")
-    pixels, labels = entries["data"], _checked(entries["labels"], path)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS):
-        found = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise ArgumentError(f"'data' in {path} must be uint8 ({len(labels)}, {PIXELS}), one row for each label, not {found}")
-    return pixels.reshape(-1, 3, 32, 32), labels
-
-
-def _text(key: Any) -> Any:
-    return key.decode("latin1") if isinstance(key, bytes) else key

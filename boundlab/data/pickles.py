@@ -1,6 +1,6 @@
 """Pickles of basic types and arrays, read without trusting them.
 
-A pickle may name any function and have it called. Here the few names that stand for an array of whole numbers lead to the
+A pickle may name any function and have it called. Here the few names that stand for an array of numbers lead to the
 classes of this file, which build it from its bytes, and all other names are refused.
 """
 
@@ -24,12 +24,12 @@ def load_arrays(data: bytes) -> Any:
 
 
 class _Kind:
-    """Stands for numpy.dtype: whole numbers only."""
+    """Stands for numpy.dtype: numbers only."""
 
     def __init__(self, code: str | bytes, *_: Any) -> None:
         self.code = code.decode("latin1") if isinstance(code, bytes) else code
-        if not re.fullmatch("[iu][1248]", self.code):
-            raise pickle.UnpicklingError(f"it holds an array of type {self.code!r}, and only those of whole numbers are read")
+        if not re.fullmatch("[iu][1248]|f[48]", self.code):
+            raise pickle.UnpicklingError(f"it holds an array of type {self.code!r}, and only those of numbers are read")
         self.order = "="
 
     def __setstate__(self, state: Sequence[Any]) -> None:

@@ -55,6 +55,8 @@ def _table() -> dict[str, Recipe]:
     for model in PAPER_MODELS:
         add(f"cifar10-{model}", replace(_cifar, model=model))
         add(f"tiny-imagenet-{model}", replace(_tiny, model=model, batch=110 if model == "wide-resnet" else 120))
+    scaled = replace(_tiny, data="downscaled-imagenet", model="wide-resnet", epochs=240, batch=110, milestones=(200, 220), length=80)
+    add("downscaled-imagenet-wide-resnet", scaled)
     add("mnist-0.1", replace(_mnist, eps=0.1, factor=2.0))
     add("mnist-0.2", replace(_mnist, eps=0.2, factor=1.5))
     add("mnist-0.3", replace(_mnist, eps=0.3))
