@@ -174,3 +174,50 @@ def _step(function: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
     """Without gradients the function itself, which spares autograd's bookkeeping."""
     found: tuple[Tensor, Tensor] = (function.apply if torch.is_grad_enabled() else function.forward)(*inputs)
     return found
+
+
+BLOCK = {"cpu": 1 << 18}
+"""How many differences are made at once where caches are small; elsewhere 1 << 26."""
+
+
+class _AbsoluteDots(torch.autograd.Function):
+    """(rows (k, n), others (s, n), weights (s, n)) -> sum of |row - other| * weight: (k, s).
+
+    Made and made again in blocks that stay in the cache: the differences themselves, (k, s, n), are never there as a whole.
+    """
+
+    @staticmethod
+    def forward(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+        total = rows.new_zeros(len(rows), len(others))
+        for part in _blocks(rows, others):
+            gaps = (rows[:, None, part] - others[None, :, part]).abs_()
+            total += torch.einsum("ksn,sn->ks", gaps, weights[:, part])
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, others, weights = ctx.saved_tensors
+        of_rows, of_others, of_weights = torch.empty_like(rows), torch.empty_like(others), torch.empty_like(weights)
+        for part in _blocks(rows, others):
+            gaps = rows[:, None, part] - others[None, :, part]
+            of_weights[:, part] = torch.einsum("ks,ksn->sn", gradient, gaps.abs())
+            gaps.sign_().mul_(gradient.unsqueeze(2))
+            of_others[:, part] = -gaps.sum(0) * weights[:, part]
+            of_rows[:, part] = torch.einsum("ksn,sn->kn", gaps, weights[:, part])
+        return of_rows, of_others, of_weights
+
+
+def _blocks(rows: Tensor, others: Tensor) -> list[slice]:
+    size = max(1, BLOCK.get(rows.device.type, 1 << 26) // max(1, len(rows) * len(others)))
+    return [slice(first, first + size) for first in range(0, rows.shape[1], size)]
+
+
+def absolute_dots(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """sum over n of |rows_kn - others_sn| * weights_sn: (k, n), (s, n), (s, n) -> (k, s)."""
+    found: Tensor = _AbsoluteDots.apply(rows, others, weights)  # type: ignore[no-untyped-call]
+    return found

@@ -7,10 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import boundlab as bl
+from boundlab import passes
 from boundlab.interval import Ball, Interval
 from boundlab.methods.folding import fold
+from boundlab.methods.plan import Plan
 from boundlab.passes import ball, ends, moments, rectified, rectified_ball
 from boundlab.rules import interval_linear as layers
 from boundlab.rules.interval_linear import interval_linear
@@ -184,3 +187,56 @@ def test_a_ball_knows_its_ends_whoever_asks() -> None:
         assert not (x.lower > x.upper).any()
     (gradient,) = torch.autograd.grad(x.lower.sum(), centre)
     torch.testing.assert_close(gradient, torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 18])
+def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(passes.BLOCK, "cpu", block)
+    generator = torch.Generator().manual_seed(0)
+    rows, others, weights = (torch.randn(n, 11, dtype=torch.float64, generator=generator).requires_grad_() for n in (4, 3, 3))
+    expected = ((rows[:, None] - others).abs() * weights).sum(2)
+    found = passes.absolute_dots(rows, others, weights)
+    torch.testing.assert_close(found, expected)
+    upstream = torch.randn(4, 3, dtype=torch.float64, generator=generator)
+    for got, want in zip(
+        torch.autograd.grad(found, (rows, others, weights), upstream), torch.autograd.grad(expected, (rows, others, weights), upstream), strict=True
+    ):
+        torch.testing.assert_close(got, want)
+    assert passes.absolute_dots(rows[:0], others, weights).shape == (0, 3)
+
+
+class Tail(nn.Module):
+    """Operators behind the last ReLU that read every element once, or not."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.first, self.last = way, nn.Conv2d(1, 4, 3, padding=1).double(), nn.Linear(4 if way == "mean" else 16, 5).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x).relu()
+        ways = {
+            "pool": lambda: F.avg_pool2d(y, 4),
+            "gaps": lambda: F.avg_pool2d(y, 3, 5, padding=1),
+            "overlap": lambda: F.avg_pool2d(y, 6, 2),
+            "mean": lambda: y.mean((2, 3)),
+            "layers": lambda: F.avg_pool2d(y, 4).flatten(1) @ torch.linspace(-1, 1, 256, dtype=y.dtype).reshape(16, 16),
+        }
+        return self.last(ways[self.way]().flatten(1))
+
+
+@pytest.mark.parametrize("way", ["pool", "gaps", "overlap", "mean", "layers"])
+def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences of outputs by interval arithmetic, ending as early as allowed and as late as possible."""
+    torch.manual_seed(0)
+    model, x, labels = Tail(way), torch.rand(3, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 4, 2])
+    region = bl.Linf(x, 0.1)
+    early = bl.capture(model, x)
+    found = bl.robust_cross_entropy(early, region, labels, method="ibp"), early.margins(region, labels, method="ibp")
+    analysis = early.ask((region,), {}, "ibp", None, "adaptive").analysis
+    assert ("linear" in " ".join(analysis.plan.settled)) is False
+    ends_early = len(analysis.plan.settled - analysis.plan.nonlinear) > 0
+    assert ends_early == (way != "overlap")
+    monkeypatch.setattr(Plan, "settled", property(lambda plan: plan.nonlinear))
+    late = bl.capture(model, x)
+    torch.testing.assert_close(found[0], bl.robust_cross_entropy(late, region, labels, method="ibp"))
+    torch.testing.assert_close(found[1], late.margins(region, labels, method="ibp"))

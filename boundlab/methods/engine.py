@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.batch import Layout
 from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.graph import Node
@@ -21,6 +22,7 @@ from boundlab.methods.forward import Forms
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.methods.versions import Versions
+from boundlab.passes import absolute_dots
 from boundlab.regions import Region
 from boundlab.regions.base import inner
 from boundlab.relaxation import AffineMap, dense
@@ -224,8 +226,8 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
 
 def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor:
     """Interval bounds of rows of the output, with the affine operators at its end merged into the rows: at least as
-    tight as bounding the output first. Ends at nodes that are not affine and takes their intervals."""
-    bent = lambda name: name in analysis.plan.nonlinear or not analysis.interval(name).dtype.is_floating_point
+    tight as bounding the output first. Ends at nodes before which nothing can be gained and takes their intervals."""
+    bent = lambda name: name in analysis.plan.settled or not analysis.interval(name).dtype.is_floating_point
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
     for name, part in ends.items():
         if name in analysis.regions:
@@ -253,7 +255,10 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
         layout = analysis.graph.nodes[name].layout
         dot = inner if layout is None else lambda rows, value, layout=layout: layout.dot(rows, value, samples)
         centre = centre + (dot(own, middle) if name in ends else 0) - (dot(other, middle) if name in label_ends else 0)
-        radius = radius + dot((own - other).abs(), reach)
+        if layout == Layout() and name in ends and name in label_ends and own.stride(1) == 0:  # the same rows for all samples
+            radius = radius + absolute_dots(own[:, 0].flatten(1), other[0].flatten(1), reach.flatten(1))
+        else:
+            radius = radius + dot((own - other).abs(), reach)
     same = every == labels
     centre, radius = centre.masked_fill(same, 0.0), radius.masked_fill(same, 0.0)
     return Interval((centre - radius).T, (centre + radius).T)
@@ -264,7 +269,7 @@ def _units(analysis: Analysis, target: str, chosen: Tensor) -> tuple[dict[str, b
     like = analysis.interval(target).lower
     rows = Window.units(torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape), chosen, like.shape[1:])
     # whatever is not affine ends here, truth values read as numbers too: their lines are one-sided
-    bent = lambda name: name in analysis.plan.nonlinear or not isinstance(analysis.relaxation(name), AffineMap)
+    bent = lambda name: name in analysis.plan.settled or not isinstance(analysis.relaxation(name), AffineMap)
     return backward.pull_back(analysis, target, rows, stop=bent)
 
 

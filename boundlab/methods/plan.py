@@ -14,6 +14,7 @@ from boundlab.methods.folding import fold
 from boundlab.rules.affine import MONOTONE
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
+from boundlab.rules.transposes import each
 
 UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 
@@ -105,6 +106,16 @@ class Plan:
         return found
 
     @cached_property
+    def settled(self) -> set[str]:
+        """The nodes whose intervals say as much of a linear function as those before them: what is not affine, and behind it
+        operators that read every element at most once. sum_i |c_i| sum_j |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
+        found = set(self.nonlinear)
+        for name, call in self.calls.items():
+            if len(call.names) == 1 and call.names[0] in found and _reads_once(call):
+                found.add(name)
+        return found
+
+    @cached_property
     def last_affine(self) -> set[str]:
         """The affine functions of the sources that something else than such a function reads."""
         return {source for name, call in self.calls.items() if name not in self.affine_only for source in call.names} & self.affine_only
@@ -125,3 +136,16 @@ ONE_TO_ONE = frozenset(
 """Operators that only move or negate elements."""
 
 assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)
+
+POOLS = {aten.avg_pool1d: 1, aten.avg_pool2d: 2, aten.avg_pool3d: 3}
+
+
+def _reads_once(call: Call) -> bool:
+    """Whether an affine operator reads every element of its argument at most once."""
+    packet = getattr(call.node.op, "overloadpacket", None)
+    if packet in POOLS:
+        (_, kernel, *rest), kwargs = call.arguments
+        stride = rest[0] if rest else kwargs.get("stride", [])
+        sizes = [each(value, POOLS[packet]) for value in (kernel, stride or kernel)]
+        return all(step >= size for size, step in zip(*sizes, strict=True))
+    return packet in ONE_TO_ONE or packet in (aten.sum, aten.mean)
