@@ -35,7 +35,7 @@ from boundlab.training.words import Bodies, attacked, evaluate_words, region_of,
 DOCS = Path(__file__).parent.parent / "docs"
 BUDGETS = tuple(range(7))
 CHEAP, DEAR = ("ibp", "crown-ibp"), ("forward", "forward+backward")
-FEW, SOME, DRAWS = 40, 100, 33
+FEW, SOME, DRAWS = {"lstm": 20, "transformer": 40, "transformer-ln": 40}, 100, 33
 """Sentences that the dear methods and the attack get, and how many random substitutions of a sentence are held against each bound."""
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "natural": {"method": "natural"},
@@ -97,9 +97,10 @@ def run(files: Path, runs: Path, only: str) -> None:
         with Progress() as progress:
             task = progress.add_task(f"{name}: verifying", total=len(data))
             every = evaluate_words(model, data, BUDGETS, CHEAP, attack=False, watch=lambda n, task=task, progress=progress: progress.advance(task, n))
-        few = evaluate_words(model, spread(data, FEW), BUDGETS, DEAR, batch=1, attack=False)
+        sample = spread(data, FEW[recipe.model])
+        few = evaluate_words(model, sample, BUDGETS, DEAR, batch=1, attack=False)
         some = evaluate_words(model, spread(data, SOME), BUDGETS, ())
-        found = {"all": asdict(every), "few": asdict(few), "some": asdict(some), "held": held_against_bounds(model, spread(data, FEW))}
+        found = {"all": asdict(every), "few": asdict(few), "some": asdict(some), "held": held_against_bounds(model, sample)}
         known = stored("words") or {}
         save("words", {**known, "runs": {**known.get("runs", {}), name: found}})
 
@@ -171,7 +172,7 @@ HEAD = f"""# Replaced words
 Made by `python -m benchmarks.words` (the paper's experiment on the Stanford Sentiment Treebank). A sentence is proved for a budget if no
 replacement of that many words by their neighbours in the counter-fitted space can change its class. Accuracies are shares of all 1821 test
 sentences that are right and proved, in per cent; forward and forward+backward, and the attack, which is an upper limit of what can be
-proved, get {FEW} and {SOME} sentences spread over the test set. In brackets: the paper's figures.
+proved, get fewer sentences, spread over the test set. In brackets: the paper's figures.
 
 What differs from the paper: the substitutes are not filtered by a language model, so there are more of them, and some change the meaning;
 {RECIPES["sst-transformer"].epochs} epochs instead of 25, of which {RECIPES["sst-transformer"].phrases} see a new sample of the phrases each
@@ -203,9 +204,9 @@ def page(known: dict[str, Any]) -> str:
     if held:
         total = {key: sum(counts[key] for counts in held) for key in held[0]}
         parts.append(
-            f"\n## Soundness\n\n{total['tried']} substitutions, random ones and the strongest found, of {FEW} sentences under each of {len(held)}"
-            f" networks, against the bounds of {', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of a bound, {total['changed']} proved"
-            " sentences changed.\n"
+            f"\n## Soundness\n\n{total['tried']} substitutions, random ones and the strongest found, of {FEW['lstm']} or {FEW['transformer']}"
+            f" sentences under each of {len(held)} networks, against the bounds of {', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of"
+            f" a bound, {total['changed']} proved sentences changed.\n"
         )
     if "costs" in known:
         parts.append(_costs(known))
@@ -214,7 +215,9 @@ def page(known: dict[str, Any]) -> str:
 
 def _rows(objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[float, ...]]) -> list[list[str]]:
     rows = []
-    names = [(method, "all", f"{method}") for method in CHEAP] + [(method, "few", f"{method}, {FEW} sentences") for method in DEAR]
+    names = [(method, "all", f"{method}") for method in CHEAP] + [
+        (method, "few", f"{method}, {found[0]['few']['count']} sentences") for method in DEAR
+    ]
     for method, part, shown in names:
         cells_ = []
         for k, budget in enumerate(BUDGETS):
@@ -223,7 +226,7 @@ def _rows(objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[fl
             cells_.append(f"{statistics.mean(values):.1f}{spread_}" + (f" ({paper[method][k]:.1f})" if method in paper else ""))
         rows.append([objective + (f", {len(found)} seeds" if len(found) > 1 else ""), shown, *cells_])
     left = [[100 * run["some"]["attacked"][str(budget)] for run in found] for budget in BUDGETS]
-    rows.append([objective, f"left by the attack, {SOME} sentences", *[f"{statistics.mean(values):.1f}" for values in left]])
+    rows.append([objective, f"left by the attack, {found[0]['some']['count']} sentences", *[f"{statistics.mean(values):.1f}" for values in left]])
     return rows
 
 
