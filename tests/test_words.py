@@ -284,6 +284,28 @@ def test_attacks_find_what_is_there() -> None:
     assert found.verified["ibp"] == found.verified["crown"]  # of affine functions interval arithmetic asks the region itself
 
 
+class Pair(nn.Module):
+    """Class 1 unless the first two words are both replaced, each of which alone makes it surer; the others are decoys."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        pair, others = x[:, :2, 0].sum(1), x[:, 2:, 0].sum(1)
+        margin = 1 + 0.5 * pair - 4 * (pair - 1).clamp(min=0) - 0.1 * others
+        return torch.stack([torch.zeros_like(margin), margin], 1)
+
+
+def test_small_budgets_are_searched_whole() -> None:
+    vocabulary = Vocabulary.of([list("abcdefg")] * 2, {word: ["g"] for word in "abcdef"})
+    model = TextClassifier(Pair(), len(vocabulary)).eval()
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+        model.embedding.weight[vocabulary.numbers["g"], 0] = 1.0
+    sentence = torch.tensor(vocabulary.encode(list("abcdef")))
+    assert attacked(model, sentence, 1, vocabulary.substitutes, 1) is None
+    found = attacked(model, sentence, 1, vocabulary.substitutes, 2)
+    assert found is not None and [vocabulary.words[n] for n in found[:6]] == list("ggcdef")
+    assert attacked(model, sentence, 1, vocabulary.substitutes, 2, most=1) is None  # greedy: it takes a decoy
+
+
 def test_nobody_reads_padding() -> None:
     words = torch.tensor([[3, 4, 5, *[0] * 29], [6, *[0] * 31], [0] * 32])
     for name in TEXT_MODELS:

@@ -164,16 +164,8 @@ def evaluate_words(
         right += int(correct.sum())
         words, labels = words[correct], labels[correct]
         if len(labels):
-            net = bodies[words.shape[1]]
             for method in methods:
-
-                def proves(
-                    chosen: Tensor, budget: int, method: str = method, words: Tensor = words, labels: Tensor = labels, net: Net = net
-                ) -> Tensor:
-                    region = region_of(model, words[chosen], substitutes, budget)
-                    return (net.margins(region, words[chosen] != PADDING, labels[chosen], method=method) > 0).all(1)
-
-                most = _largest_proved(proves, len(labels), sorted(budgets))
+                most = _largest_proved(bodies, words, labels, substitutes, sorted(budgets), method)
                 for budget in budgets:
                     proved[method][budget] += int((most >= budget).sum())
             for sentence, label in zip(words, labels.tolist(), strict=True) if attack else ():
@@ -188,15 +180,17 @@ def evaluate_words(
     return WordErrors(count, right / count, left_, {method: shares(counts) for method, counts in proved.items()})
 
 
-def _largest_proved(proves: Callable[[Tensor, int], Tensor], count: int, budgets: list[int]) -> Tensor:
-    """The largest budget for which each of so many sentences is proved; 0 costs nothing. proves: (chosen sentences, budget) ->
-    which of them are."""
-    most, left = torch.zeros(count, dtype=torch.long), torch.ones(count, dtype=torch.bool)
+def _largest_proved(bodies: Bodies, words: Tensor, labels: Tensor, substitutes: Tensor, budgets: list[int], method: str) -> Tensor:
+    """The largest budget for which each sentence is proved: (samples,). 0 costs nothing."""
+    most, left = torch.zeros_like(labels), torch.ones_like(labels, dtype=torch.bool)
     rising = [budget for budget in budgets if budget > 0]
-    for budget in (*rising[-1:], *rising[:-1]):  # most are proved for all or for none
+    for budget in (*rising[-1:], *rising[:-1]):  # most sentences are proved for all or for none
         chosen = left.nonzero().flatten()
-        if len(chosen):
-            proved = proves(chosen, budget)
-            most[chosen[proved]] = budget
-            left[chosen] = ~proved if budget == rising[-1] else proved
+        if not len(chosen):
+            break
+        region = region_of(bodies.model, words[chosen], substitutes, budget)
+        margins = bodies[words.shape[1]].margins(region, words[chosen] != PADDING, labels[chosen], method=method)
+        proved = (margins > 0).all(1)
+        most[chosen[proved]] = budget
+        left[chosen] = ~proved if budget == rising[-1] else proved
     return most
