@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -65,9 +66,14 @@ class Words(Region):
         budget = positions if self.budget is None else self.budget
         return torch.as_tensor(budget, device=self.x.device).reshape(-1).expand(samples)
 
+    @cached_property
+    def _changes(self) -> Tensor:
+        """From each word to its substitutes, 0 to those that are not allowed: (samples, positions, choices, dim)."""
+        return torch.where(self._allowed.unsqueeze(3), self.substitutes - self.x.unsqueeze(2), 0)
+
     def versions(self) -> Tensor:
-        moved = self.x.unsqueeze(2) + self.eps * torch.where(self._allowed.unsqueeze(3), self.substitutes - self.x.unsqueeze(2), 0)
-        return torch.cat([self.x.unsqueeze(2), moved], 2).movedim(2, 0)
+        word = self.x.unsqueeze(2)
+        return torch.cat([word, word + self.eps * self._changes], 2).movedim(2, 0)
 
     def hull(self) -> Interval:
         versions = self.versions()
@@ -79,11 +85,8 @@ class Words(Region):
         clean = inner(coefficients, self.x)
         if not self.substitutes.shape[2] or not self.x.shape[1]:
             return clean
-        of_words = torch.einsum("rsld,sld->rsl", coefficients, self.x)
-        of_others = torch.einsum("rsld,slkd->rslk", coefficients, self.substitutes)
-        changes = torch.where(self._allowed, of_others - of_words.unsqueeze(3), torch.inf).amin(3)
-        gains = self.eps * changes.clamp(max=0)
-        return clean + self._taken(gains)
+        gains = torch.einsum("rsld,slkd->rslk", coefficients, self._changes).amin(3).clamp(max=0)
+        return clean + self._taken(self.eps * gains)
 
     def _taken(self, gains: Tensor) -> Tensor:
         """The sum of the best gains (rows, samples, positions) that the budgets allow."""
@@ -97,11 +100,10 @@ class Words(Region):
         if not isinstance(rows, Window) or not self.substitutes.shape[2]:
             return super().least(rows)
         rows = rows.cleaned().covering([1])
-        see, allowed = rows.places.take, self._allowed
+        see = rows.places.take
         gains = rows.values.new_zeros(*rows.values.shape[:3])
         for k in range(self.substitutes.shape[2]):
-            change = torch.where(allowed[:, :, k, None], self.substitutes[:, :, k] - self.x, 0)
-            gains = torch.minimum(gains, (rows.values * see(change)).sum(3))
+            gains = torch.minimum(gains, (rows.values * see(self._changes[:, :, k])).sum(3))
         return (rows.values * see(self.x)).sum((2, 3)) + self._taken(self.eps * gains)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
