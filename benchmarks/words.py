@@ -72,7 +72,8 @@ def cells() -> dict[str, Recipe]:
     for model, objective in PAPER:
         for seed in range(SEEDS.get((model, objective), 1)):
             recipe = RECIPES[f"sst-{model.removesuffix('-ln')}"]
-            found[f"{model}, {objective}, {seed}"] = replace(recipe, model=model, seed=seed, **OBJECTIVES[objective])
+            share = 0.03 if (model, objective) == ("lstm", "alt-1") else recipe.share  # the dearest run
+            found[f"{model}, {objective}, {seed}"] = replace(recipe, model=model, seed=seed, share=share, **OBJECTIVES[objective])
     return found
 
 
@@ -176,7 +177,8 @@ proved, get fewer sentences, spread over the test set. In brackets: the paper's 
 
 What differs from the paper: the substitutes are not filtered by a language model, so there are more of them, and some change the meaning;
 {RECIPES["sst-transformer"].epochs} epochs instead of 25, of which {RECIPES["sst-transformer"].phrases} see a new sample of the phrases each
-(transformer {RECIPES["sst-transformer"].share:.0%}, LSTM {RECIPES["sst-lstm"].share:.0%} of them) and the others the whole sentences, after one
+(transformer {RECIPES["sst-transformer"].share:.0%}, LSTM {RECIPES["sst-lstm"].share:.0%}, LSTM with `alt` 3% of them)
+and the others the whole sentences, after one
 epoch without perturbation; the learning rate is 1e-3 for both and falls to 1e-4 in the last epoch; embeddings start at a tenth of torch's
 scale. The LSTM's way back starts at the last word of each sentence. Interval arithmetic knows the exact bounds of what reads one word at a
 time (`methods/versions.py`) instead of those of the hull of its substitutes. Training by IBP does not depend on the budget, so there is one such run.

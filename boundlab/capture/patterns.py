@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from boundlab.graph import Node, Ref
 from boundlab.rules.elementwise import softsign, tanhshrink
@@ -43,3 +44,20 @@ def _tanhshrink(node: Node, nodes: Mapping[str, Node]) -> Ref | None:
     x, bent = node.args
     tanh = _made_by(bent, aten.tanh.default, nodes)
     return x if tanh is not None and isinstance(x, Ref) and tanh.args[0] == x and not node.kwargs else None
+
+
+def one_part(node: Node) -> Node:
+    """A part of a value that is taken apart, read as that part alone: other parts then cost nothing, nor do their gradients."""
+    k = node.output
+    if k is None or node.op not in (aten.unbind.int, aten.split.Tensor, aten.split_with_sizes.default):
+        return node
+    x, *rest = node.args
+    part = replace(node, kwargs={}, output=None)
+    if node.op is aten.unbind.int:
+        return replace(part, op=aten.select.int, args=(x, rest[0] if rest else node.kwargs.get("dim", 0), k))
+    sizes, dim = rest[0], rest[1] if len(rest) > 1 else node.kwargs.get("dim", 0)
+    every: list[Any] = [sizes] * (k + 1) if node.op is aten.split.Tensor else list(sizes)
+    if not all(isinstance(size, int) for size in every):  # a size that is itself computed
+        return node
+    first = sum(every[:k])
+    return replace(part, op=aten.slice.Tensor, args=(x, dim, first, first + every[k]))

@@ -24,7 +24,7 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from boundlab.capture import layouts
-from boundlab.capture.patterns import fuse
+from boundlab.capture.patterns import fuse, one_part
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
 from boundlab.graph import Graph, Node, Origin, Ref, op_name
 from boundlab.rules.registry import COMPOSITIONS, IDENTITIES, OWN
@@ -314,7 +314,7 @@ def _simplify(graph: Graph) -> Graph:
             node, args, kwargs = replace(node, op=aten.pow.Tensor_Scalar), (args[0], 2), {}
         if node.op in VIEWS:  # copies are gone, so strides may not allow a view
             node = replace(node, op=aten.reshape.default)
-        nodes[node.name] = fuse(replace(node, args=args, kwargs=kwargs), nodes)
+        nodes[node.name] = fuse(one_part(replace(node, args=args, kwargs=kwargs)), nodes)
     outputs = tuple(rename(output) for output in graph.outputs)
     modules: dict[str, str] = {}
     for node in graph.nodes.values():

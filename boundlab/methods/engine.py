@@ -80,10 +80,9 @@ def analyse(question: Question) -> Answer:
         analysis.values[node.name] = interval
         if forms is not None:
             forms.add(node, interval)
-        if versions is not None and node.name in analysis.plan.last_affine and node.name not in analysis.regions:
-            exact = versions.interval(node)
-            if exact is not None:
-                return interval.intersect(exact.loosened(interval) if node.name in analysis.plan.before_jumps else exact)
+        exact = None if versions is None else versions.bound(node, interval)
+        if exact is not None:
+            return interval.intersect(exact.loosened(interval) if node.name in analysis.plan.before_jumps else exact)
         wanted = node.name in analysis.plan.readers and interval.dtype.is_floating_point and node.name not in analysis.regions
         if not wanted or node.name in analysis.plan.exact:
             return interval

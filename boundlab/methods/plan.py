@@ -88,7 +88,7 @@ class Plan:
             if name not in self.affine_only or len(call.names) != 1:
                 continue
             (source,) = call.names
-            if getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE:
+            if moves_only(call):
                 exact |= {name} if source in exact else set()
                 independent |= {name} if source in independent else set()
             elif source in independent or (source in self.balls and isinstance(self.rules[name], Bilinear)):
@@ -117,8 +117,15 @@ class Plan:
 
     @cached_property
     def last_affine(self) -> set[str]:
-        """The affine functions of the sources that something else than such a function reads."""
-        return {source for name, call in self.calls.items() if name not in self.affine_only for source in call.names} & self.affine_only
+        """The affine functions of the sources that something else than such a function reads, as they are or with their elements
+        moved."""
+        found = set()
+        for name, call in self.calls.items():
+            for source in () if name in self.affine_only else call.names:
+                while source not in self.sources and moves_only(self.calls[source]):
+                    (source,) = self.calls[source].names
+                found.add(source)
+        return found & self.affine_only
 
     @cached_property
     def before_jumps(self) -> set[str]:
@@ -137,6 +144,11 @@ ONE_TO_ONE = frozenset(
 
 assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)
 
+
+def moves_only(call: Call) -> bool:
+    return getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE
+
+
 POOLS = {aten.avg_pool1d: 1, aten.avg_pool2d: 2, aten.avg_pool3d: 3}
 
 
@@ -148,4 +160,4 @@ def _reads_once(call: Call) -> bool:
         stride = rest[0] if rest else kwargs.get("stride", [])
         sizes = [each(value, POOLS[packet]) for value in (kernel, stride or kernel)]
         return all(step >= size for size, step in zip(*sizes, strict=True))
-    return packet in ONE_TO_ONE or packet in (aten.sum, aten.mean)
+    return moves_only(call) or packet in (aten.sum, aten.mean)

@@ -18,7 +18,7 @@ from torch import Tensor
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.plan import ONE_TO_ONE
+from boundlab.methods.plan import moves_only
 from boundlab.relaxation import mapped
 
 
@@ -28,37 +28,39 @@ class Versions:
 
     analysis: Analysis
     values: dict[str, Tensor]
+    exact: set[str]
+    """The nodes whose intervals are known to be exact."""
     _probes: dict[str, Tensor] = field(default_factory=dict)
-    _apart: dict[str, bool] = field(default_factory=dict)
 
     @staticmethod
     def of(analysis: Analysis) -> Versions | None:
         """None if no region has versions."""
         found = {name: region.versions() for name, region in analysis.regions.items()}
         values = {name: versions for name, versions in found.items() if versions is not None}
-        return Versions(analysis, values) if values else None
+        return Versions(analysis, values, set(values)) if values else None
 
-    def interval(self, node: Node) -> Interval | None:
-        """The exact bounds of an affine node, or None if there are none to be had this way."""
-        plan = self.analysis.plan
-        sources = [name for name in plan.behind(node.name) if name in self.analysis.regions]
-        if len(sources) != 1 or sources[0] not in self.values:
+    def bound(self, node: Node, interval: Interval) -> Interval | None:
+        """The exact bounds of an affine node, or None if there are none to be had this way. interval: by interval arithmetic."""
+        plan, call = self.analysis.plan, self.analysis.calls.get(node.name)
+        if call is None or node.name not in plan.affine_only:
             return None
-        if not self.is_apart(node.name, sources[0]):
-            return None
-        values = self._run(node.name, self.values)
+        if moves_only(call):
+            found = interval if call.names[0] in self.exact else None
+        else:
+            sources = [name for name in plan.behind(node.name) if name in self.analysis.regions]
+            wanted = node.name in plan.last_affine and len(sources) == 1 and sources[0] in self.values
+            found = self._extremes(node.name) if wanted and self.is_apart(node.name, sources[0]) else None
+        if found is not None:
+            self.exact.add(node.name)
+        return found
+
+    def _extremes(self, name: str) -> Interval:
+        values = self._run(name, self.values)
         return Interval(values.amin(0), values.amax(0))
 
     def is_apart(self, name: str, source: str) -> bool:
         """Whether every element of a node depends on one position of the source at most. That may change with other values that
         the node reads (a mask), so it is asked anew for every question."""
-        if name not in self._apart:
-            call = self.analysis.calls[name]
-            moves = getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE and call.names[0] != source
-            self._apart[name] = (moves and self.is_apart(call.names[0], source)) or self._stays_apart(name, source)
-        return self._apart[name]
-
-    def _stays_apart(self, name: str, source: str) -> bool:
         with torch.no_grad():
             centre = self.analysis.regions[source].centre
             if source not in self._probes:
