@@ -35,16 +35,16 @@ from boundlab.training.words import Bodies, attacked, evaluate_words, region_of,
 DOCS = Path(__file__).parent.parent / "docs"
 BUDGETS = tuple(range(7))
 CHEAP, DEAR = ("ibp", "crown-ibp"), ("forward", "forward+backward")
-FEW, SOME, DRAWS = {"lstm": 20, "transformer": 40, "transformer-ln": 40}, 100, 33
+FEW, SOME, DRAWS = {"lstm": 10, "transformer": 40, "transformer-ln": 40}, 100, 33
 """Sentences that the dear methods and the attack get, and how many random substitutions of a sentence are held against each bound."""
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "natural": {"method": "natural"},
     "ibp": {"method": "ibp"},
     "lirpa-1": {"budget": 1},
-    "alt-1": {"budget": 1, "beta": (1.0, 1.0)},
+    "alt-1": {"budget": 1, "beta": (1.0, 1.0), "epochs": 8, "phrases": 5, "milestones": (7,)},
     "lirpa-6": {"budget": 6},
 }
-SEEDS = {("transformer", "ibp"): 3, ("transformer", "lirpa-6"): 3}
+SEEDS = {("transformer", "lirpa-6"): 3}
 PAPER: dict[
     tuple[str, str], dict[str, tuple[float, ...]]
 ] = {  # Xu et al. 2020, table of the language models: verified accuracy for 0 to 6 replaced words
@@ -62,7 +62,7 @@ PAPER: dict[
     ("transformer", "lirpa-1"): {"crown-ibp": (78.5, 77.3, 77.2, *[77.1] * 4)},
     ("transformer", "alt-1"): {"crown-ibp": (79.2, 77.0, 75.4, 75.1, 74.5, 74.1, 73.9)},
     ("transformer", "lirpa-6"): {"crown-ibp": (78.5, *[77.4] * 6)},
-    ("transformer-ln", "lirpa-6"): {},
+    ("transformer-ln", "ibp"): {},
 }
 
 
@@ -186,7 +186,12 @@ The paper's own schedule: recipes `sst-transformer-ibp`, `-lirpa`, `-alt`, and t
 
 The transformer has a layer norm without the variance, as the paper's; `transformer-ln` has the standard one, which the paper left out.
 
-`natural`: no perturbation; `ibp`: the loss of IBP; `lirpa-n`: IBP+backward, beta from 1 to 0 as eps grows, budget n; `alt-n`: beta = 1 throughout.
+`natural`: no perturbation; `ibp`: the loss of IBP; `lirpa-n`: IBP+backward, beta from 1 to 0 as eps grows, budget n; `alt-n`: beta = 1 throughout,
+8 epochs, 5 of them on phrases. The transformer with the standard layer norm becomes constant when it is trained by IBP: the intervals of the
+variance are too wide; the row is there to show that every method works on it.
+
+Our natural networks are easier to attack than the paper's are to verify: the attack leaves about half of the sentences for one replaced word and
+one in ten for six, so the unfiltered substitutes do not allow the shares that the paper proves of natural transformers.
 """
 
 
