@@ -239,8 +239,9 @@ def _rows(objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[fl
 
 def _costs(known: dict[str, Any]) -> str:
     text = (
-        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one sentence at a time, random words, six replaced;"
-        " best of three interleaved rounds beside other work), against the length with 8 substitutes a word, and with 16 words against the number of substitutes.\n\n"
+        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one sentence at a time, random words, six replaced; best of"
+        " three interleaved rounds beside other work), against the length with 8 substitutes a word, and with 16 words against the number of"
+        " substitutes.\n\n"
     )
     rows = []
     for model, found in known["costs"].items():
