@@ -62,6 +62,7 @@ PAPER: dict[
     ("transformer", "lirpa-1"): {"crown-ibp": (78.5, 77.3, 77.2, *[77.1] * 4)},
     ("transformer", "alt-1"): {"crown-ibp": (79.2, 77.0, 75.4, 75.1, 74.5, 74.1, 73.9)},
     ("transformer", "lirpa-6"): {"crown-ibp": (78.5, *[77.4] * 6)},
+    ("transformer-ln", "natural"): {},
     ("transformer-ln", "ibp"): {},
 }
 

@@ -254,7 +254,7 @@ def test_from_files_to_verdicts(method: str, tmp_path: Path, capsys: pytest.Capt
     assert found["clean"] == 1.0  # praise and blame are easily told apart
     assert run("words", "A fine and lovely film, unheard-of!", "--model", output, "--files", files, "--budgets", 1, 2) == 0
     said = capsys.readouterr().out
-    assert "positive" in said and "great" in said and "not in the vocabulary" in said and "certified margin" in said
+    assert "positive" in said and "great" in said and "not in the vocabulary" in said and "certified margin" in said and "->" in said
     assert run("words", "", "--model", output, "--files", files) == 1
     (files / "trees_train.txt").write_text("(4 (3 fine) (2 film))\n(4 (3 fine) (2 film))")
     assert run(*call) == 1

@@ -20,7 +20,7 @@ from boundlab.files import write_atomically
 from boundlab.models.text import TextClassifier, build_text
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import CHECKPOINT
-from boundlab.training.words import Bodies, attacked, evaluate_words, region_of, trimmed
+from boundlab.training.words import Bodies, evaluate_words, region_of, strongest, trimmed
 
 RESULT = "words.json"
 METHODS = ("ibp", "forward", "forward+backward", "crown-ibp", "crown")
@@ -96,17 +96,17 @@ def _words(options: argparse.Namespace) -> None:
     console.print(Text("class ").append(CLASSES[label], style="bold").append(f", margin {float(logits[label] - logits[1 - label]):.3f}"))
     _show_choices(console, texts, words[0], vocabulary)
     table = Table(title=f"margins proved by {options.method}, and the strongest replacement found", title_justify="left")
-    for name in ("replaced", "certified margin", "", "attack"):
+    for name in ("replaced", "certified margin", "", "least found", "with"):
         table.add_column(name)
     bodies = Bodies(model)
     for budget in options.budgets:
         region = region_of(model, words, vocabulary.substitutes, budget)
         with torch.no_grad():
             margin = float(bodies[words.shape[1]].margins(region, words != PADDING, torch.tensor([label]), method=options.method).min())
-        found = attacked(model, words[0], label, vocabulary.substitutes, budget)
+        found, least = strongest(model, words[0], label, vocabulary.substitutes, budget)
         verdict = Text("proved", style="green") if margin > 0 else Text("open", style="yellow")
-        shown = Text("none found") if found is None else _changed(words[0], found, vocabulary)
-        table.add_row(str(budget), f"{margin:.3f}", Text("broken", style="red") if found is not None else verdict, shown)
+        verdict = Text("broken", style="red") if least <= 0 else verdict
+        table.add_row(str(budget), f"{margin:.3f}", verdict, f"{least:.3f}", _changed(words[0], found, vocabulary))
     console.print(table)
 
 

@@ -79,20 +79,28 @@ class WordsObjective(nn.Module):
 
 @torch.no_grad()
 def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> list[int] | None:
-    """Replaced words that change the class of one sentence (positions,), or None if none were found.
+    """Replaced words that change the class of one sentence (positions,), or None if none were found; see :func:`strongest`."""
+    found, margin = strongest(model, words, label, substitutes, budget, most)
+    return found if margin <= 0 else None
+
+
+@torch.no_grad()
+def strongest(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> tuple[list[int], float]:
+    """The sentence with the least margin that was found, and that margin; the search ends when the class has changed.
 
     Every replacement of one word is tried, then every further one of these sentences, and so on, as long as there are no more than
     16 * most of them: exhaustive for small budgets. From then on only the most // 16 sentences with the least margins go on, which
     with one sentence is greedy.
     """
     beam, changes = [words.tolist()], len(_changes(words.tolist(), words, substitutes))
+    best, least = beam[0], float("inf")
     seen = {tuple(beam[0])}
     for used in range(budget + 1):
         margins = _margins(model, torch.tensor(beam, device=words.device), label)
         worst = int(margins.argmin())
-        if float(margins[worst]) <= 0:
-            return beam[worst]
-        if used == budget:
+        if float(margins[worst]) < least:
+            best, least = beam[worst], float(margins[worst])
+        if used == budget or least <= 0:
             break
         kept = margins.argsort().tolist()
         if len(kept) * changes > 16 * most:
@@ -107,7 +115,7 @@ def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tens
         if not found:
             break
         beam = found[: 16 * most]
-    return None
+    return best, least
 
 
 def _changes(sentence: list[int], original: Tensor, substitutes: Tensor) -> list[tuple[int, int]]:
