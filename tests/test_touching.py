@@ -76,3 +76,20 @@ def test_gradients_of_lines(name: str) -> None:
     for value, grad in ((lower, l.grad), (upper, u.grad)):
         moved = [at(*(end + sign * step * (end is value) for end in (lower, upper))) for sign in (1, -1)]
         torch.testing.assert_close(grad, (weights * (moved[0] - moved[1])).sum(0) / (2 * step), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_families_hold_at_and_around_the_last_touching_point(name: str) -> None:
+    """Intervals that begin between the point of the table and the exact one: there the chord is not a lower line yet."""
+    f, curve = FUNCTIONS[name], curve_of(name)
+    table = curve.touching
+    assert isinstance(table, Touching)
+    u = torch.logspace(-2, 2, 400, dtype=torch.float64)
+    exact, found = table._exact(u), table(u)
+    for share in (-1.0, 0.0, 0.3, 0.7, 1.0, 2.0):
+        l = torch.lerp(found, exact, share)
+        points = torch.lerp(l, u, torch.linspace(0, 1, 801, dtype=torch.float64)[:, None] ** 3)  # close to l
+        start, member = curves.lower_family(f, curve, Interval(l, u))
+        for alpha in (torch.zeros_like(u), start, torch.ones_like(u)):
+            slope, intercept = member(alpha)
+            assert (slope * points + intercept - f(points)).max() < 1e-14

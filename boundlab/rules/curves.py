@@ -159,7 +159,7 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: Tensor | float, touchi
     straight = chord(f, df, x)
     last = _last_touching(f, df, x, at, touching)
     with torch.no_grad():
-        bends = (u <= at) | ((l < at) & (df(l) <= straight[0]))  # the tangent at l itself is valid
+        bends = _may_bend(df, x, at, straight[0])
         free = last >= m  # and that at m
     point = torch.where(free, m, torch.maximum(last, l).detach())
     slope = df(point)
@@ -172,6 +172,11 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: Tensor | float, touchi
         slope = slope + turn * (u - u.detach())
     intercept = torch.minimum(f(point) - slope * point, f(u) - slope * u)  # at u too, whatever is rounded
     return torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
+
+
+def _may_bend(df: Function, x: Interval, at: Tensor | float, chord_slope: Tensor) -> Tensor:
+    """Whether the tangent at l is a lower line; where it is not, the chord is. Not to be told from a point that lies below d*."""
+    return (x.upper <= at) | ((x.lower < at) & (df(x.lower) <= chord_slope))
 
 
 @torch.no_grad()
@@ -213,7 +218,7 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
             bends, last = torch.ones_like(l, dtype=torch.bool), u.detach()
         else:
             found = _last_touching(f, df, x, curve.breaks[0], curve.touching)
-            bends, last = found >= l, torch.minimum(torch.maximum(found, l), u).detach()
+            bends, last = _may_bend(df, x, curve.breaks[0], chord(f, df, x)[0].detach()), torch.minimum(torch.maximum(found, l), u).detach()
         first, straight, least = l.detach(), chord(f, df, x), interval(f, curve, x).lower
         reach = last - first
         start = ((torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)).clamp(0, 1)
