@@ -23,6 +23,8 @@ from boundlab.batch import product
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
+FEW = 1 << 18
+"""So many numbers are copied at once rather than picked one window at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ class Places:
                 steps.append(run.step * stride)
                 origin += (run.first + before) * stride
         windows = wide.as_strided((*counts, *self.sizes), (*steps, *strides), wide.storage_offset() + origin)
-        if math.prod(counts) <= index.numel():  # many rows share a window: copy each window once
+        if math.prod(counts) <= index.numel() or windows.numel() <= FEW:  # many rows share a window: copy each window once
             return windows.reshape(-1, math.prod(self.sizes)).index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
         runs = [run.index for run in self.runs if run is not None]
         return windows[torch.arange(len(wide), device=wide.device), *runs]

@@ -1,15 +1,40 @@
 """Steps that training spends its memory traffic on, with gradients written out.
 
 Autograd makes a pass over the memory for every elementary operation and its gradient. For intervals and ReLUs these
-passes cost as much as the convolutions between them; written as one step each they take a third of them.
+passes cost as much as the convolutions between them; written as one step each they take a third of them. Where caches are
+small a step is made for a few samples at a time: what it makes on the way then stays in the cache, in memory that is used
+again and again instead of being asked of the system.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from boundlab.batch import dots
+
+BLOCK = {"cpu": 1 << 17}
+"""How many numbers of a tensor a step works on at once, where caches are small; elsewhere on all."""
+
+
+def _by_samples(step: Callable[..., tuple[Tensor, ...]], dim: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """``step(*tensors)``, made for a few samples at a time. Tensors and results have the samples, or what else there is in its
+    place, in the dimension ``dim``."""
+    largest = max(tensors, key=Tensor.numel)
+    block, samples = BLOCK.get(largest.device.type, largest.numel()), largest.shape[dim] if largest.dim() > dim else 1
+    if largest.numel() <= 4 * block or samples == 1:
+        return step(*tensors)
+    size = max(1, block * samples // largest.numel())
+    whole: list[Tensor] = []
+    for first, *parts in zip(range(0, samples, size), *(tensor.split(size, dim) for tensor in tensors), strict=True):
+        found = step(*parts)
+        whole = whole or [part.new_empty(*part.shape[:dim], samples, *part.shape[dim + 1 :]) for part in found]
+        for place, part in zip(whole, found, strict=True):
+            place.narrow(dim, first, part.shape[dim]).copy_(part)
+    return tuple(whole)
 
 
 class _Ball(torch.autograd.Function):
@@ -53,9 +78,12 @@ class _RectifiedBall(torch.autograd.Function):
 
     @staticmethod
     def forward(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
-        lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
-        lower.lerp_(upper, 0.5)
-        return lower, upper.sub_(lower)
+        def step(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
+            lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
+            lower.lerp_(upper, 0.5)
+            return lower, upper.sub_(lower)
+
+        return _by_samples(step, 0, centre, radius)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -63,11 +91,13 @@ class _RectifiedBall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        (centre, radius), (of_centre, of_radius) = ctx.saved_tensors, gradients
-        low = torch.sub(of_centre, of_radius).mul_(0.5)  # those of the ends are (g - k) / 2 and (g + k) / 2
-        up = torch.add(low, of_radius).mul_(centre + radius > 0)
-        low = low.mul_(centre > radius)
-        return up + low, up - low
+        def step(centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor) -> tuple[Tensor, ...]:
+            low = torch.sub(of_centre, of_radius).mul_(0.5)  # those of the ends are (g - k) / 2 and (g + k) / 2
+            up = _where_positive(low + of_radius, centre + radius)
+            low = _where_positive(low, centre - radius)
+            return up + low, up.sub_(low)
+
+        return _by_samples(step, 0, *ctx.saved_tensors, *gradients)
 
 
 class _Rectified(torch.autograd.Function):
@@ -76,18 +106,21 @@ class _Rectified(torch.autograd.Function):
     With A = max(u, 0), B = min(l, 0), a = A / (A - B) the slope of the chord and s = [a > 1/2] that of the line below,
     which is [u > -l] (both are 1 or 0 where the ReLU is decided), n = min(c, 0):
 
-        coefficients = s c + (a - s) n,    constants = -a B n.
+        coefficients = s max(c, 0) + a n,    constants = -B a n.
 
     Gradients: da/dA = (1 - a) / (A - B), da/dB = a / (A - B).
     """
 
     @staticmethod
     def forward(rows: Tensor, lower: Tensor, upper: Tensor, summed: bool) -> tuple[Tensor, ...]:
-        slope, below, _ = _chord(lower, upper)
-        line, negative = slope.round(), rows.clamp(max=0)
-        coefficients = torch.mul(rows, line).addcmul_(negative, slope - line)
-        constants = negative.mul_(below.mul_(slope).neg_())
-        return coefficients, _sum_behind(constants) if summed else constants
+        def step(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+            slope, below, _ = _chord(lower, upper)
+            negative = rows.clamp(max=0).mul_(slope)
+            coefficients = rows.clamp(min=0).mul_(slope.round_()).add_(negative)
+            constants = negative.mul_(below)
+            return coefficients, _sum_behind(constants).neg_() if summed else constants.neg_()
+
+        return _by_samples(step, 1, rows, lower.unsqueeze(0), upper.unsqueeze(0))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -95,19 +128,36 @@ class _Rectified(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (rows, lower, upper), (g, k) = ctx.saved_tensors, gradients  # g of the coefficients, k of the constants
-        slope, below, width = _chord(lower, upper)
-        line, negative = slope.round(), rows.clamp(max=0)
-        # d c = s g + [c < 0] ((a - s) g - a B k)
-        d_rows = torch.mul(g, slope - line).addcmul_(k, below * slope, value=-1).mul_(rows < 0).addcmul_(g, line)
-        # d a = n (g - B k), d B = d a a / (A - B) - a n k, d A = d a (1 - a) / (A - B), summed over the rows
-        d_slope = _sum_rows(torch.addcmul(g, k, below, value=-1).mul_(negative)).div_(width)
-        d_below = torch.sub(d_slope, _sum_rows(negative * k)).mul_(slope).mul_(lower < 0)
-        return d_rows, d_below, d_slope.mul_(1 - slope).mul_(upper > 0), None
+        def step(rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+            """g: of the coefficients, k: of the constants."""
+            slope, below, width = _chord(lower, upper)
+            # h = [c < 0] (g - B k), d c = [c > 0] s g + a h
+            h = _where_negative(torch.addcmul(g, k, below, value=-1), rows)
+            d_rows = _where_positive(g, rows).mul_(slope.round()).addcmul_(h, slope)
+            # d a = n h, d B = a (d a / (A - B) - n k), d A = (1 - a) d a / (A - B), summed over the rows
+            d_slope = _sum_rows(h.mul_(rows)).div_(width)
+            d_below = torch.sub(d_slope, _sum_rows(rows.clamp(max=0).mul_(k))).mul_(slope)
+            d_above = d_slope.sub_(slope.mul_(d_slope))
+            return d_rows, _where_negative(d_below, lower), _where_positive(d_above, upper)
+
+        rows, lower, upper = ctx.saved_tensors
+        d_rows, d_lower, d_upper = _by_samples(step, 1, rows, lower.unsqueeze(0), upper.unsqueeze(0), *gradients)
+        return d_rows, d_lower.squeeze(0), d_upper.squeeze(0), None
+
+
+def _where_positive(values: Tensor, of: Tensor) -> Tensor:
+    """The values where another tensor is positive, 0 elsewhere: one pass, which comparing and multiplying or choosing is not."""
+    found: Tensor = torch.ops.aten.threshold_backward.default(values, of, 0)
+    return found
+
+
+def _where_negative(values: Tensor, of: Tensor) -> Tensor:
+    found: Tensor = torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, 0)
+    return found
 
 
 def _sum_rows(rows: Tensor) -> Tensor:
-    return rows.squeeze(0) if len(rows) == 1 else rows.sum(0)
+    return rows if len(rows) == 1 else rows.sum(0, keepdim=True)
 
 
 def _sum_behind(rows: Tensor) -> Tensor:
@@ -120,6 +170,48 @@ def _chord(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     above, below = upper.clamp(min=0), lower.clamp(max=0)
     width = (above - below).clamp_(min=torch.finfo(lower.dtype).tiny)
     return above.div_(width), below, width
+
+
+class _Sloped(torch.autograd.Function):
+    """Rows through a ReLU whose line below has a slope f that can be chosen: c+ f + c- a, and the constants c- b that they leave,
+    with a and b slope and intercept of the chord, which are not differentiated by."""
+
+    @staticmethod
+    def forward(rows: Tensor, free: Tensor, slope: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        negative = rows.clamp(max=0)
+        return rows.clamp(min=0).mul_(free).addcmul_(negative, slope), negative.mul_(bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (rows, free, slope, bias), (g, k) = ctx.saved_tensors, gradients
+        d_rows = d_free = None
+        if ctx.needs_input_grad[0]:
+            d_rows = _where_positive(g * free, rows).add_(_where_negative((g * slope).addcmul_(k, bias), rows))
+        if ctx.needs_input_grad[1]:
+            d_free = rows.clamp(min=0).mul_(g).sum_to_size(free.shape)
+        return d_rows, d_free, None, None
+
+
+class _Least(torch.autograd.Function):
+    """rows (rows, samples, n), centre and radius (samples, n) -> the least <row, x> over the box: rows c - |rows| r."""
+
+    @staticmethod
+    def forward(rows: Tensor, centre: Tensor, radius: Tensor) -> Tensor:
+        rows = rows.detach()  # or the products would be made for autograd
+        return dots(rows, centre) - dots(rows.abs(), radius)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, centre, radius = ctx.saved_tensors
+        return torch.addcmul(centre, rows.sign(), radius, value=-1).mul_(gradient.unsqueeze(2)), None, None
 
 
 class _Moments(torch.autograd.Function):
@@ -165,6 +257,17 @@ def rectified(rows: Tensor, lower: Tensor, upper: Tensor, summed: bool = False) 
     return coefficients, constants.flatten(1) if summed else constants
 
 
+def sloped(rows: Tensor, free: Tensor, slope: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (rows, *shape) through a ReLU: coefficients, and constants of the same shape that are to be summed. free: the slope of
+    the line below. slope, bias: those of the chord, without gradient."""
+    return _step(_Sloped, rows, free, slope, bias)
+
+
+def least(rows: Tensor, centre: Tensor, radius: Tensor) -> Tensor:
+    """The least value of rows (rows, samples, n) over a box (samples, n) without gradient: (rows, samples)."""
+    return _Least.apply(rows, centre, radius)  # type: ignore[no-any-return]
+
+
 def moments(x: Tensor) -> Tensor:
     """(samples, channels, *rest) -> (2, channels): mean and variance of every channel, of all samples and places."""
     return _Moments.apply(x)  # type: ignore[no-any-return]
@@ -174,10 +277,6 @@ def _step(function: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
     """Without gradients the function itself, which spares autograd's bookkeeping."""
     found: tuple[Tensor, Tensor] = (function.apply if torch.is_grad_enabled() else function.forward)(*inputs)
     return found
-
-
-BLOCK = {"cpu": 1 << 18}
-"""How many differences are made at once where caches are small; elsewhere 1 << 26."""
 
 
 class _AbsoluteDots(torch.autograd.Function):
@@ -213,7 +312,7 @@ class _AbsoluteDots(torch.autograd.Function):
 
 
 def _blocks(rows: Tensor, others: Tensor) -> list[slice]:
-    size = max(1, BLOCK.get(rows.device.type, 1 << 26) // max(1, len(rows) * len(others)))
+    size = max(1, 2 * BLOCK.get(rows.device.type, 1 << 25) // max(1, len(rows) * len(others)))
     return [slice(first, first + size) for first in range(0, rows.shape[1], size)]
 
 

@@ -15,6 +15,7 @@ import boundlab as bl
 from boundlab.forms import Places, Run, Window, unravel
 from boundlab.methods import backward, refine
 from boundlab.rules.bilinear import Bilinear
+from boundlab.rules.transposes import Convolution
 from boundlab.rules.windows import _groups, _reshaped
 from tests.contract import slack
 from tests.networks import NETWORKS
@@ -280,3 +281,20 @@ def test_products_with_a_side_that_is_not_negative(first: bool, monkeypatch: pyt
         expected = net.bounds(region, method=method)
         torch.testing.assert_close(bounds.lower, expected.lower)
         torch.testing.assert_close(bounds.upper, expected.upper)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(("groups", "stride", "padding", "dilation"), [(1, 2, 1, 1), (1, 3, 0, 1), (1, 2, 1, 2), (2, 2, 1, 1)])
+def test_many_small_windows_through_one_matrix(groups: int, stride: int, padding: int, dilation: int, whole: bool) -> None:
+    """Many rows take one product with the matrix of the transpose, few take a convolution."""
+    torch.manual_seed(0)
+    conv = nn.Conv2d(2, 4, 3, stride, padding, dilation, groups, dtype=torch.float64)
+    setting = Convolution(conv.weight, [stride] * 2, [padding] * 2, [dilation] * 2, groups, torch.Size((2, 9, 8)))
+    shape = conv(torch.zeros(1, 2, 9, 8, dtype=torch.float64)).shape[1:] if whole else torch.Size((4, 2, 2))
+    rows = torch.randn(4 * shape.numel(), *shape, dtype=torch.float64, requires_grad=True)
+    one_by_one = torch.cat([setting.back(row, whole) for row in rows.split(1)])
+    at_once = setting.back(rows, whole)
+    torch.testing.assert_close(at_once, one_by_one)
+    weights = torch.randn_like(at_once)
+    first, second = (torch.autograd.grad((found * weights).sum(), [rows, conv.weight]) for found in (at_once, one_by_one))
+    torch.testing.assert_close(first, second)

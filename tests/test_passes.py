@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,7 +14,7 @@ from boundlab import passes
 from boundlab.interval import Ball, Interval
 from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
-from boundlab.passes import ball, ends, moments, rectified, rectified_ball
+from boundlab.passes import ball, ends, least, moments, rectified, rectified_ball, sloped
 from boundlab.rules import interval_linear as layers
 from boundlab.rules.interval_linear import interval_linear
 from boundlab.rules.registry import CUTS
@@ -42,9 +42,11 @@ def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]
     return positive * line + negative * slope, negative * torch.where(unstable, -slope * lower, 0.0)
 
 
-@settings(deadline=None)
+@pytest.mark.parametrize("block", [1, 12, 1 << 17])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 999), st.integers(1, 3))
-def test_rows_through_a_relu(seed: int, count: int) -> None:
+def test_rows_through_a_relu(monkeypatch: pytest.MonkeyPatch, block: int, seed: int, count: int) -> None:
+    monkeypatch.setitem(passes.BLOCK, "cpu", block)
     middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
     inputs = [draw(count, 2, 5, seed=seed + 2), middle - radius, middle + radius]
     found, expected = ([tensor.clone().requires_grad_() for tensor in inputs] for _ in range(2))
@@ -55,6 +57,37 @@ def test_rows_through_a_relu(seed: int, count: int) -> None:
         sum((w * out).sum() for w, out in zip(weights, outputs, strict=True)).backward()  # type: ignore[union-attr]
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("block", [1, 4, 1 << 17])
+@pytest.mark.parametrize("summed", [False, True])
+def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower = draw(5, 2, 3)
+    inputs = [draw(2, 5, 2, 3, seed=1), lower, lower + draw(5, 2, 3, seed=2).abs()]
+    balls = draw(5, 2, 3, seed=3), draw(5, 2, 3, seed=4).abs()
+    assert torch.autograd.gradcheck(rectified_ball, tuple(tensor.requires_grad_() for tensor in balls))
+    whole = [*rectified(*inputs, summed), *rectified_ball(*balls)]
+    monkeypatch.setitem(passes.BLOCK, "cpu", block)
+    parts = [*rectified(*inputs, summed), *rectified_ball(*balls)]
+    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
+    assert torch.autograd.gradcheck(rectified_ball, balls)
+    assert torch.autograd.gradcheck(lambda *tensors: rectified(*tensors, summed), tuple(tensor.requires_grad_() for tensor in inputs))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_through_a_relu_of_chosen_slope(shared: bool) -> None:
+    rows, free = draw(3, 2, 4).requires_grad_(), draw(1 if shared else 3, 2, 4, seed=1).sigmoid().requires_grad_()
+    slope, bias = draw(2, 4, seed=2).sigmoid(), draw(2, 4, seed=3).abs()
+    coefficients, constants = sloped(rows, free, slope, bias)
+    torch.testing.assert_close(coefficients, rows.clamp(min=0) * free + rows.clamp(max=0) * slope)
+    torch.testing.assert_close(constants, rows.clamp(max=0) * bias)
+    assert torch.autograd.gradcheck(lambda r, f: sloped(r, f, slope, bias), (rows, free))
+
+
+def test_least_over_a_box() -> None:
+    rows, centre, radius = draw(3, 2, 4).requires_grad_(), draw(2, 4, seed=1), draw(2, 4, seed=2).abs()
+    torch.testing.assert_close(least(rows, centre, radius), (rows * centre).sum(2) - (rows.abs() * radius).sum(2))
+    assert torch.autograd.gradcheck(lambda r: least(r, centre, radius), (rows,))
 
 
 def test_points_and_zeros_through_a_relu() -> None:

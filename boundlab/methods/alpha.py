@@ -185,7 +185,10 @@ class Climb:
         """Take over the numbers of the rows that got better; numbers for all rows are always the latest."""
         for name, tensor in self.numbers.items():
             mask = None if name not in kept or kept[name].shape != tensor.shape else self._of_rows(name, tensor, better)
-            kept[name] = tensor.detach().clone() if mask is None else torch.where(mask, tensor.detach(), kept[name])
+            if mask is None:
+                kept[name] = tensor.detach().clone()
+            else:  # a mean with weights 0 and 1: choosing takes many times as long
+                kept[name].lerp_(tensor.detach(), mask.to(tensor.dtype))
 
     def _of_rows(self, name: str, tensor: Tensor, better: Tensor) -> Tensor | None:
         """A mask (rows, samples) in the shape of numbers, None if these are not of single rows."""

@@ -12,7 +12,7 @@ from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval, Reach
 from boundlab.outer import Outer, norm
-from boundlab.regions.base import Region, inner, take_samples
+from boundlab.regions.base import Region, inner, over_box, take_samples
 from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
@@ -88,9 +88,7 @@ class _Ball(Region):
         over_ball = inner(coefficients, x) - norm(scaled, dual)
         if self.lower is None and self.upper is None:
             return over_ball
-        box = self.hull()
-        over_box = inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
-        return torch.maximum(over_ball, over_box)
+        return torch.maximum(over_ball, over_box(coefficients, self.hull()))
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         """A point of the ball (of every radius up to the boundary), moved into the valid range.

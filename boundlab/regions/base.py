@@ -12,6 +12,7 @@ from boundlab.batch import dots
 from boundlab.forms import Window
 from boundlab.interval import Interval, Reach
 from boundlab.outer import Outer
+from boundlab.passes import least
 
 
 class Region(ABC):
@@ -76,10 +77,21 @@ class Region(ABC):
 
 def inner(coefficients: Tensor, value: Tensor) -> Tensor:
     """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value -> (rows, samples)."""
-    if coefficients.dim() == 2:
-        return coefficients * value
+    return coefficients * value if coefficients.dim() == 2 else dots(coefficients.flatten(2), _by_sample(coefficients, value))
+
+
+def over_box(coefficients: Tensor, box: Interval) -> Tensor:
+    """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples, *shape) -> (rows, samples)."""
+    centre, radius = box.centre, box.radius
+    if coefficients.dim() == 2 or not coefficients.requires_grad or centre.requires_grad or radius.requires_grad:
+        return inner(coefficients, centre) - inner(coefficients.abs(), radius)
+    return least(coefficients.flatten(2), _by_sample(coefficients, centre), _by_sample(coefficients, radius))
+
+
+def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
+    """(samples, n)."""
     wide = value.expand(coefficients.shape[1:]) if value.dim() == coefficients.dim() - 1 else value.expand(coefficients.shape[2:]).unsqueeze(0)
-    return dots(coefficients.flatten(2), wide.flatten(1).expand(coefficients.shape[1], -1))
+    return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
 def take_samples(region: Region, chosen: slice) -> Region:

@@ -11,7 +11,7 @@ from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval
 from boundlab.outer import Outer
-from boundlab.regions.base import Region, inner, take_samples
+from boundlab.regions.base import Region, over_box, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
 
@@ -26,9 +26,7 @@ class _BoxLike(Region):
         return take_samples(self, chosen)
 
     def minimum(self, coefficients: Tensor) -> Tensor:
-        box = self.hull()
-        # min over a box: c . centre - |c| . radius
-        return inner(coefficients, box.centre) - inner(coefficients.abs(), box.radius)
+        return over_box(coefficients, self.hull())
 
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
         if not isinstance(rows, Outer):

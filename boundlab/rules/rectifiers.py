@@ -18,7 +18,7 @@ from torch import Tensor
 from boundlab.batch import Layout
 from boundlab.forms import Window
 from boundlab.interval import Ball, Interval
-from boundlab.passes import rectified, rectified_ball
+from boundlab.passes import rectified, rectified_ball, sloped
 from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Family, aten, register
 
@@ -47,6 +47,18 @@ class Rectified:
 
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         return self.lines.forward(lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Sloped(Lines):
+    """The lines of a ReLU of which the slope of the lower one is chosen by gradient."""
+
+    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        (free,), (slope,), bias = self.lower, self.upper, self.upper_bias
+        if bias is None or not (free.requires_grad or rows.requires_grad):
+            return super().backward(rows)
+        coefficients, constants = sloped(rows, free, slope, bias)
+        return [coefficients], [(constants, None)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +100,13 @@ class Rectifier:
     def family(self, call: Call) -> Family:
         """The number takes the slope of the free line from that of the one piece to that of the other."""
         (x,) = call.inputs
-        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.device)
-        return Family((x.upper > -x.lower).to(x.dtype).unsqueeze(0), lambda alpha: self._lines(call, below + alpha[0] * (1 - below)))
+        start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
+        if isinstance(below, Tensor) or below != 0 or x.lower.requires_grad:
+            return Family(start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below)))
+        chord, undecided = self._lines(call, None), self.undecided(call).to(x.dtype)
+        decided = chord.upper[0] * (1 - undecided)
+        free = lambda alpha: torch.addcmul(decided, alpha.squeeze(0), undecided)
+        return Family(start, lambda alpha: Sloped((free(alpha),), None, chord.upper, chord.upper_bias, chord.shapes))
 
     def _lines(self, call: Call, free: Tensor | None) -> Lines:
         """The lines with a given slope of the free one where it is free; None: that of the chord."""
@@ -99,8 +116,7 @@ class Rectifier:
             # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's slope, 1 or 0 where stable.
             above, below = u.clamp(min=0), l.clamp(max=0)
             chord_slope = above / (above - below).clamp(min=torch.finfo(l.dtype).tiny)
-            unstable = (l < 0) & (u > 0)
-            free_slope = chord_slope if free is None else torch.where(unstable, free, chord_slope)
+            free_slope = chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
             return Lines((free_slope,), None, (chord_slope,), -chord_slope * below, (x.shape,))
         unstable = (l < 0) & (u > 0)
         width = torch.where(unstable, u - l, 1)

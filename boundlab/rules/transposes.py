@@ -98,6 +98,21 @@ class Convolution:
         reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]
         padding = self.padding if whole else [0] * len(reach)
         size = list(self.shape[1:]) if whole else reach
+        if self._small(rows, size):
+            units = torch.eye(rows[0].numel(), dtype=rows.dtype, device=rows.device).reshape(-1, *rows.shape[1:])
+            matrix = self._convolve(units, reach, padding, size)
+            return (rows.flatten(1) @ matrix.flatten(1)).reshape(-1, *matrix.shape[1:])
+        return self._convolve(rows, reach, padding, size)
+
+    def _small(self, rows: Tensor, size: list[int]) -> bool:
+        """Whether one product with the whole matrix of the transpose is faster than a strided convolution, though it multiplies
+        more: in small windows the latter spends its time on moving numbers, each as long as about 100 multiplications take."""
+        entries, results = rows[0].numel(), self.shape[0] * math.prod(size)
+        strided = max(self.stride) > 1 and len(rows) >= 4 * entries
+        return strided and entries * results <= 100 * (entries + results)
+
+    def _convolve(self, rows: Tensor, reach: list[int], padding: list[int], size: list[int]) -> Tensor:
+        kernel = self.weight.shape[2:]
         # torch's transposed convolutions are slow without a stride and into few channels, by factors of 2 to 8; plain ones
         # of the same effect are not
         if set(self.stride) == {1} and self.groups == 1:
