@@ -90,20 +90,32 @@ class Places:
         pads = [n for before_behind in reversed(self.overhang) for n in before_behind]
         wide = constant.expand(-1, *self.shape)
         wide = F.pad(wide, pads) if any(pads) else wide.contiguous()
-        strides = [math.prod(self._padded[d + 1 :]) for d in range(len(self.shape))]
-        counts, steps, origin = [len(wide)], [math.prod(self._padded)], 0
-        index = torch.arange(len(wide), device=wide.device)
-        for run, stride, (before, _) in zip(self.runs, strides, self.overhang, strict=True):
-            if run is not None:
-                index = index * run.count + run.index
-                counts.append(run.count)
-                steps.append(run.step * stride)
-                origin += (run.first + before) * stride
-        windows = wide.as_strided((*counts, *self.sizes), (*steps, *strides), wide.storage_offset() + origin)
-        if math.prod(counts) <= index.numel() or windows.numel() <= FEW:  # many rows share a window: copy each window once
+        counts, steps, strides, origin = self._strided
+        windows = wide.as_strided((len(wide), *counts, *self.sizes), (math.prod(self._padded), *steps, *strides), wide.storage_offset() + origin)
+        index = self._windows
+        if len(wide) * math.prod(counts) <= index.numel() or windows.numel() <= FEW:  # many rows share a window: copy each window once
+            index = index if len(wide) == 1 else index + torch.arange(len(wide), device=wide.device) * math.prod(counts)
             return windows.reshape(-1, math.prod(self.sizes)).index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
         runs = [run.index for run in self.runs if run is not None]
         return windows[torch.arange(len(wide), device=wide.device), *runs]
+
+    @cached_property
+    def _strided(self) -> tuple[list[int], list[int], list[int], int]:
+        """All windows that there can be, as strides of a padded node: counts and steps along the moving dimensions, strides of the
+        dimensions, and where the first window begins."""
+        strides = [math.prod(self._padded[d + 1 :]) for d in range(len(self.shape))]
+        moving = [(run, strides[d], self.overhang[d][0]) for d, run in enumerate(self.runs) if run is not None]
+        origin = sum((run.first + before) * stride for run, stride, before in moving)
+        return [run.count for run, _, _ in moving], [run.step * stride for run, stride, _ in moving], strides, origin
+
+    @cached_property
+    def _windows(self) -> Tensor:
+        """Which of these windows each row of each sample has: (rows, samples)."""
+        first, *rest = [run for run in self.runs if run is not None]
+        index = first.index
+        for run in rest:
+            index = index * run.count + run.index
+        return index
 
     def fill(self, values: Tensor, dims: Sequence[int]) -> Tensor:
         """Windows that cover the given dimensions, zero where these did not: (rows, samples, *new sizes)."""

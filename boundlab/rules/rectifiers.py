@@ -50,6 +50,20 @@ class Rectified:
 
 
 @dataclass(frozen=True, eq=False)
+class Adaptive(Lines):
+    """The lines of a ReLU of which the lower one has the slope 0 or 1 that is nearer to the chord's."""
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
+        """Slopes are looked up once, as the lower one follows from the chord's."""
+        if self.upper_bias is None or self.shapes[0] != torch.Size((rows.values.shape[1], *rows.places.shape)):
+            return None
+        slope, negative = rows.take(self.upper[0]), rows.values.clamp(max=0)
+        constants = rows.with_values(negative, rows.clean).dot(self.upper_bias)
+        coefficients = rows.values.clamp(min=0).mul_(slope.round()).addcmul_(negative, slope)
+        return [rows.with_values(coefficients)], constants
+
+
+@dataclass(frozen=True, eq=False)
 class Sloped(Lines):
     """The lines of a ReLU of which the slope of the lower one is chosen by gradient."""
 
@@ -90,9 +104,10 @@ class Rectifier:
 
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
-        below = torch.as_tensor(_negative_slope(call), dtype=x.dtype, device=x.device)
-        if call.slopes == "adaptive" and x.lower.requires_grad and not isinstance(s := _negative_slope(call), Tensor) and s == 0:
-            return Rectified(x, lambda: self._lines(call, (x.upper > -x.lower).to(x.dtype)), call.node.layout == Layout())
+        s = _negative_slope(call)
+        below = torch.as_tensor(s, dtype=x.dtype, device=x.device)
+        if call.slopes == "adaptive" and not isinstance(s, Tensor) and s == 0:
+            return Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout()) if x.lower.requires_grad else self._adaptive(call)
         if call.slopes == "adaptive":
             return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
         return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])
@@ -107,6 +122,11 @@ class Rectifier:
         decided = chord.upper[0] * (1 - undecided)
         free = lambda alpha: torch.addcmul(decided, alpha.squeeze(0), undecided)
         return Family(start, lambda alpha: Sloped((free(alpha),), None, chord.upper, chord.upper_bias, chord.shapes))
+
+    def _adaptive(self, call: Call) -> Adaptive:
+        """The chord's slope lies above 1/2 just where u > -l; of an infinite interval it is not known, and 0 is as good as any."""
+        chord = self._lines(call, None)
+        return Adaptive((chord.upper[0].round().nan_to_num(0),), None, chord.upper, chord.upper_bias, chord.shapes)
 
     def _lines(self, call: Call, free: Tensor | None) -> Lines:
         """The lines with a given slope of the free one where it is free; None: that of the chord."""
