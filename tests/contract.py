@@ -97,6 +97,13 @@ def assert_inside(value: Tensor, lower: Tensor, upper: Tensor, what: str) -> Non
     assert above <= room, f"{what}: value above the upper bound by {float(above):.3e}"
 
 
+def assert_close(a: Tensor, b: Tensor, factor: float = 3.0) -> None:
+    """Equal up to some times what rounding may cost."""
+    assert a.shape == b.shape, f"shapes {a.shape}, {b.shape}"
+    apart = (a - b).detach().abs().max()
+    assert apart <= factor * slack(a.detach(), b.detach()), f"apart by {float(apart):.3e}"
+
+
 def steps(method: str) -> bl.Alpha | None:
     """Few steps: enough to move every slope."""
     return bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None

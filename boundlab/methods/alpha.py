@@ -179,7 +179,8 @@ class Climb:
         self.numbers = kept
         if not outside:
             return best
-        return torch.fmax(self.bounds(), best)  # the same bounds, as a function of what the user differentiates by
+        moving = self.bounds()  # the same bounds up to rounding, as a function of what the user differentiates by
+        return best + torch.where(torch.isfinite(moving), moving - moving.detach(), 0)
 
     def _keep(self, kept: Numbers, better: Tensor) -> None:
         """Take over the numbers of the rows that got better; numbers for all rows are always the latest."""

@@ -75,6 +75,8 @@ def analyse(question: Question) -> Answer:
     versions = Versions.of(analysis)
     forms = Forms(analysis) if question.method.startswith("forward") else None
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
+    if base is not None and question.start is None and not (question.alpha.iterations or question.alpha.inner_steps):
+        return base  # no step to take
 
     def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
