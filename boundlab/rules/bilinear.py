@@ -84,8 +84,9 @@ def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
     if bool(x_signed.all()):
         return x_low, ~x_low
     ll, lu, ul, uu = _corners(x, y)
-    below = torch.where(x_signed, x_low, torch.where(y_signed, y_low, ll <= uu))
-    return below, torch.where(x_signed, ~x_low, torch.where(y_signed, y_low, ul >= lu))
+    # where x keeps its sign, that decides; else where y does, that; else the corners (truth tables are quicker than choosing)
+    by_y = lambda corners: ~x_signed & ((y_signed & y_low) | (~y_signed & corners))
+    return (x_signed & x_low) | by_y(ll <= uu), (x_signed & ~x_low) | by_y(ul >= lu)
 
 
 @dataclass(frozen=True, eq=False)

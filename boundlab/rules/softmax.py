@@ -45,13 +45,13 @@ def _last(x: Interval, dim: int) -> Interval:
     return Interval(x.lower.movedim(dim, -1), x.upper.movedim(dim, -1))
 
 
-def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor]:
-    """The scores with their dimension last, and which of them are masked: -inf for sure. Those are put so far below all others
-    that their weight is 0, as numbers: gradients of -inf are not."""
+def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor | None]:
+    """The scores with their dimension last, and which of them are masked, -inf for sure, if any are. Those are put so far below all
+    others that their weight is 0, as numbers: gradients of -inf are not."""
     x = _last(x, dim)
     gone = torch.isneginf(x.upper)
     if not gone.any():
-        return x, gone
+        return x, None
     least = torch.where(torch.isfinite(x.lower), x.lower, torch.inf).detach().amin(-1, keepdim=True)
     least = torch.where(torch.isfinite(least), least, 0)
     far = least - FAR - 0.01 * least.abs()  # a distance that large scores do not swallow
@@ -61,8 +61,23 @@ def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor]:
 def _differences(x: Interval) -> tuple[Tensor, Tensor]:
     """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i."""
     low, up = x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1), x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1)
-    same = torch.eye(x.shape[-1], dtype=torch.bool, device=low.device)
-    return low.masked_fill(same, 0.0), up.masked_fill(same, 0.0)
+    for ends in (low, up):
+        _diagonal(ends).zero_()
+    return low, up
+
+
+def _diagonal(pairs: Tensor) -> Tensor:
+    return pairs.diagonal(dim1=-2, dim2=-1)
+
+
+def _without(gone: Tensor | None, values: Tensor) -> Tensor:
+    """0 where a score is masked."""
+    return values if gone is None else values.masked_fill(gone, 0.0)
+
+
+def _all_finite(*tensors: Tensor) -> bool:
+    """Whether all entries are finite. Sums tell in a fraction of the time; one that overflows says no for nothing."""
+    return all(bool(torch.isfinite(tensor.detach().sum())) for tensor in tensors)
 
 
 def _lse_of_others(x: Tensor) -> Tensor:
@@ -87,8 +102,8 @@ def softmax_interval(call: Call) -> Interval:
     """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in every other score."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
-    lower = torch.sigmoid(x.lower - _lse_of_others(x.upper)).masked_fill(gone, 0.0)
-    upper = torch.sigmoid(x.upper - _lse_of_others(x.lower)).masked_fill(gone, 0.0)
+    lower = _without(gone, torch.sigmoid(x.lower - _lse_of_others(x.upper)))
+    upper = _without(gone, torch.sigmoid(x.upper - _lse_of_others(x.lower)))
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
@@ -98,9 +113,10 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
-        blend = (lambda s, a, b: torch.where(s > 0, b, a)) if numbers is None else (lambda s, a, b: torch.lerp(a, b, s))
-        planes += [blend(share.unsqueeze(-1), slope, other_slope).masked_fill(gone.unsqueeze(-1), 0.0)]
-        planes += [blend(share, bias, other_bias).masked_fill(gone, 0.0)]
+        mixed = numbers is not None or _all_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
+        blend = (lambda s, a, b: torch.lerp(a, b, s)) if mixed else (lambda s, a, b: torch.where(s > 0, b, a))
+        planes += [_without(None if gone is None else gone.unsqueeze(-1), blend(share.unsqueeze(-1), slope, other_slope))]
+        planes += [_without(gone, blend(share, bias, other_bias))]
     return _planes(call, dim, *planes)
 
 
@@ -112,7 +128,7 @@ def softmax_family(call: Call) -> Family | None:
     return Family(start, lambda numbers: softmax_planes(call, numbers), by_row=False)
 
 
-def _readings(call: Call) -> tuple[int, Interval, Tensor, list[tuple[Plane, Plane]]]:
+def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plane, Plane]]]:
     """The dimension, the scores with it last, which of them are masked, and below and above the planes of both readings."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
@@ -150,8 +166,8 @@ Plane = tuple[Tensor, Tensor]
 
 
 def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
-    finite = torch.isfinite(a) & torch.isfinite(b)
-    only = (lambda value: value) if finite.all() else (lambda value: torch.where(finite, value, 0))
+    finite = None if _all_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
+    only = (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
     middle = only((a + b) / 2)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
@@ -167,9 +183,14 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
-    eye = torch.eye(a.shape[-1], dtype=torch.bool, device=a.device)
-    in_x = lambda slope: torch.where(eye, -slope.masked_fill(eye, 0.0).sum(-1, keepdim=True), slope)
-    return (in_x(-rise), low_bias), (in_x(-touch), up_bias)
+    return (_in_scores(-rise), low_bias), (_in_scores(-touch), up_bias)
+
+
+def _in_scores(slope: Tensor) -> Tensor:
+    """Slopes in the differences, which are nobody else's, as slopes in the scores."""
+    _diagonal(slope).zero_()
+    _diagonal(slope).copy_(-slope.sum(-1))
+    return slope
 
 
 def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
@@ -190,9 +211,9 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plan
 def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the tangent's slope, with
     the line lifted to both ends."""
-    narrow = b - a < torch.finfo(a.dtype).eps ** 0.5
+    gap, least = b - a, torch.finfo(a.dtype).eps ** 0.5
     bottom, top = torch.exp(a + scale), torch.exp(b + scale)
-    rise = torch.where(narrow, torch.exp((a + b) / 2 + scale), (top - bottom) / torch.where(narrow, 1, b - a))
+    rise = torch.lerp((top - bottom) / gap.clamp(min=least), torch.exp((a + b) / 2 + scale), (gap < least).to(a.dtype))
     return rise, torch.maximum(bottom - rise * a, top - rise * b)
 
 
