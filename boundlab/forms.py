@@ -89,7 +89,7 @@ class Places:
             return constant.unsqueeze(0)
         pads = [n for before_behind in reversed(self.overhang) for n in before_behind]
         wide = constant.expand(-1, *self.shape)
-        wide = F.pad(wide, pads) if any(pads) else wide.contiguous()
+        wide = (F.pad(wide, pads) if any(pads) else wide).contiguous()  # padding keeps the channels last if they are
         counts, steps, strides, origin = self._strided
         windows = wide.as_strided((len(wide), *counts, *self.sizes), (math.prod(self._padded), *steps, *strides), wide.storage_offset() + origin)
         index = self._windows

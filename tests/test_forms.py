@@ -298,3 +298,19 @@ def test_many_small_windows_through_one_matrix(groups: int, stride: int, padding
     weights = torch.randn_like(at_once)
     first, second = (torch.autograd.grad((found * weights).sum(), [rows, conv.weight]) for found in (at_once, one_by_one))
     torch.testing.assert_close(first, second)
+
+
+def test_constants_with_the_channels_last() -> None:
+    """Windows read a constant by its strides, whatever its layout in memory is, also where they stick out of it."""
+    torch.manual_seed(0)
+    constant = torch.rand(2, 3, 4, 4)
+    chosen = torch.randint(0, 16, (5, 2))
+    runs = (None, Run(chosen // 4, 4, first=-1), Run(chosen % 4, 4, first=-1))
+    places = Places((3, 4, 4), (3, 3, 3), runs)
+    plain, last = places.take(constant), places.take(constant.contiguous(memory_format=torch.channels_last))
+    assert torch.equal(plain, last)
+    padded = F.pad(constant, (1, 1, 1, 1))
+    for row in range(5):
+        for sample in range(2):
+            i, j = divmod(int(chosen[row, sample]), 4)
+            assert torch.equal(plain[row, sample], padded[sample, :, i : i + 3, j : j + 3])
