@@ -131,13 +131,13 @@ class _Rectified(torch.autograd.Function):
         def step(rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
             """g: of the coefficients, k: of the constants."""
             slope, below, width = _chord(lower, upper)
-            # h = [c < 0] (g - B k), d c = [c > 0] s g + a h
-            h = _where_negative(torch.addcmul(g, k, below, value=-1), rows)
+            # h = [c <= 0] (g - B k), d c = [c > 0] s g + a h
+            h = _where_not_positive(torch.addcmul(g, k, below, value=-1), rows)
             d_rows = _where_positive(g, rows).mul_(slope.round()).addcmul_(h, slope)
             # d a = n h, d B = a (d a / (A - B) - n k), d A = (1 - a) d a / (A - B), summed over the rows
-            d_slope = _sum_rows(h.mul_(rows)).div_(width)
+            d_slope = _sum_rows(h * rows).div_(width)
             d_below = torch.sub(d_slope, _sum_rows(rows.clamp(max=0).mul_(k))).mul_(slope)
-            d_above = d_slope.sub_(slope.mul_(d_slope))
+            d_above = d_slope - slope * d_slope
             return d_rows, _where_negative(d_below, lower), _where_positive(d_above, upper)
 
         rows, lower, upper = ctx.saved_tensors
@@ -156,6 +156,16 @@ def _where_negative(values: Tensor, of: Tensor) -> Tensor:
     return found
 
 
+def _where_not_positive(values: Tensor, of: Tensor) -> Tensor:
+    """Zeros included: a coefficient that happens to be 0 has a gradient."""
+    found: Tensor = torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, SMALLEST[values.dtype])
+    return found
+
+
+SMALLEST = {torch.float32: 2.0**-149, torch.float64: 2.0**-1074}
+"""The least positive number."""
+
+
 def _sum_rows(rows: Tensor) -> Tensor:
     return rows if len(rows) == 1 else rows.sum(0, keepdim=True)
 
@@ -166,9 +176,14 @@ def _sum_behind(rows: Tensor) -> Tensor:
 
 
 def _chord(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The slope of the chord of a ReLU, min(l, 0), and the width of what crosses 0."""
-    above, below = upper.clamp(min=0), lower.clamp(max=0)
-    width = (above - below).clamp_(min=torch.finfo(lower.dtype).tiny)
+    """The slope of the chord of a ReLU, min(l, 0), and the width of what crosses 0.
+
+    Where the width is beyond all numbers the slope is taken for a smaller one, but not above 1: a line through (l, 0) that is
+    steeper than the chord lies above it.
+    """
+    kind = torch.finfo(lower.dtype)
+    above, below = upper.clamp(min=0, max=kind.max), lower.clamp(max=0)
+    width = (above - below).clamp_(min=kind.tiny, max=kind.max)
     return above.div_(width), below, width
 
 
@@ -190,7 +205,7 @@ class _Sloped(torch.autograd.Function):
         (rows, free, slope, bias), (g, k) = ctx.saved_tensors, gradients
         d_rows = d_free = None
         if ctx.needs_input_grad[0]:
-            d_rows = _where_positive(g * free, rows).add_(_where_negative((g * slope).addcmul_(k, bias), rows))
+            d_rows = _where_positive(g * free, rows).add_(_where_not_positive((g * slope).addcmul_(k, bias), rows))
         if ctx.needs_input_grad[1]:
             d_free = rows.clamp(min=0).mul_(g).sum_to_size(free.shape)
         return d_rows, d_free, None, None

@@ -84,6 +84,24 @@ def test_rows_through_a_relu_of_chosen_slope(shared: bool) -> None:
     assert torch.autograd.gradcheck(lambda r, f: sloped(r, f, slope, bias), (rows, free))
 
 
+def test_zeros_among_the_rows_have_gradients() -> None:
+    """Where a ReLU is active it is the identity, for a coefficient of 0 too."""
+    rows, one = torch.zeros(1, 1, 1, dtype=torch.float64, requires_grad=True), torch.ones(1, 1, dtype=torch.float64)
+    for coefficients, _ in (rectified(rows, one, 2 * one), sloped(rows, one[None], one, 0 * one)):
+        assert torch.autograd.grad(coefficients.sum(), rows)[0].item() == 1
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_steps_can_be_differentiated_twice(summed: bool) -> None:
+    lower = draw(2, 3)
+    inputs = [draw(2, 2, 3, seed=1), lower, lower + draw(2, 3, seed=2).abs()]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    assert torch.autograd.gradgradcheck(lambda *tensors: rectified(*tensors, summed), tuple(inputs))
+    rows, free = draw(2, 2, 3, seed=3).requires_grad_(), draw(2, 2, 3, seed=4).sigmoid().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda r, f: sloped(r, f, draw(2, 3, seed=5).sigmoid(), draw(2, 3, seed=6).abs()), (rows, free))
+    assert torch.autograd.gradgradcheck(rectified_ball, (draw(2, 3, seed=7).requires_grad_(), draw(2, 3, seed=8).abs().requires_grad_()))
+
+
 def test_least_over_a_box() -> None:
     rows, centre, radius = draw(3, 2, 4).requires_grad_(), draw(2, 4, seed=1), draw(2, 4, seed=2).abs()
     torch.testing.assert_close(least(rows, centre, radius), (rows * centre).sum(2) - (rows.abs() * radius).sum(2))

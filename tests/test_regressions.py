@@ -421,3 +421,49 @@ def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
     for corner in torch.cartesian_prod(*[torch.tensor([-0.3, 0.3], dtype=torch.float64)] * 2):
         value = model(x + corner)
         assert (bounds.lower <= value + 1e-9).all() and (value <= bounds.upper + 1e-9).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown", "crown-ibp", "forward"])
+@pytest.mark.parametrize("ball", [bl.L1, bl.L2])
+def test_a_radius_is_taken_in_double_precision(ball: Callable[..., bl.Region], method: str) -> None:
+    """It was rounded to single precision first: 2.4e-8 too tight."""
+    layer = nn.Linear(3, 3, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(3))
+        layer.bias.zero_()
+    x = torch.zeros(2, 3, dtype=torch.float64)
+    assert float(bl.capture(layer, x).bounds(ball(x, 0.9), method=method).upper.min().detach()) >= 0.9 - 1e-15
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("slope", [0.0, 0.1])
+def test_widths_beyond_all_numbers(method: str, slope: float) -> None:
+    """u - l overflowed to infinity, and the chord of the ReLU became the line 0: [0, 0] instead of [0, 3e8]."""
+    x = torch.zeros(1, 2)
+    net = bl.capture(lambda x: F.leaky_relu(x * 3e38, slope) * 1e-30 if slope else F.relu(x * 3e38) * 1e-30, x)
+    bounds = net.bounds(bl.Linf(x, 1.0), method=method, alpha=steps(method))
+    assert float(bounds.upper.min()) >= 3e8 * (1 - 1e-5) and float(bounds.lower.max()) <= -slope * 3e8 * (1 - 1e-5)
+
+
+def test_gradients_by_the_upper_end_of_a_box() -> None:
+    """alpha-crown looked at the lower end only to tell whether anything is differentiated by."""
+    torch.manual_seed(1)
+    first, second = torch.randn(4, 5, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
+    low, up = -torch.rand(2, 4, dtype=torch.float64), torch.rand(2, 4, dtype=torch.float64).requires_grad_()
+    net = bl.capture(lambda x: F.relu(F.relu(x) @ first) @ second - x[:, :1], low)
+    ask = lambda upper: net.bounds(bl.Box(low, upper), method="alpha-crown", alpha=bl.Alpha(iterations=60, inner=20)).lower.sum()
+    (gradient,) = torch.autograd.grad(ask(up), up)
+    direction = torch.randn_like(low)
+    with torch.no_grad():
+        numeric = (ask(up + 1e-6 * direction) - ask(up - 1e-6 * direction)) / 2e-6
+    assert float((gradient * direction).sum()) == pytest.approx(float(numeric), rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bounds_can_be_differentiated_twice(method: str) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double(), torch.rand(2, 3, dtype=torch.float64)
+    bounds = bl.capture(model, x).bounds(bl.Linf(x, 0.2), method=method, alpha=steps(method))
+    (first,) = torch.autograd.grad((bounds.upper - bounds.lower).square().sum(), model[0].weight, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), model[0].weight)
+    assert torch.isfinite(second).all() and second.abs().max() > 0

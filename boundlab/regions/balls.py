@@ -67,8 +67,9 @@ class _Ball(Region):
         """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper bound: ||a||_8 >= ||a||_inf."""
         if not self._is_plain or self.order == math.inf:
             return None
-        q, eps = min(self._dual, 8.0), torch.as_tensor(self.eps).reshape(())
-        return lambda sums: eps.to(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
+        q = min(self._dual, 8.0)
+        eps = lambda like: torch.as_tensor(self.eps, dtype=like.dtype, device=like.device).reshape(())
+        return lambda sums: eps(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
 
     @property
     def reach_is_exact(self) -> bool:
@@ -76,7 +77,7 @@ class _Ball(Region):
 
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
         if isinstance(rows, Outer) and self._is_plain:
-            return rows.dot(x := _given(self.x)) - torch.as_tensor(self.eps).reshape(()).to(x) * rows.norm(self._dual)
+            return rows.dot(x := _given(self.x)) - torch.as_tensor(self.eps, dtype=x.dtype, device=x.device).reshape(()) * rows.norm(self._dual)
         return super().least(rows)
 
     def minimum(self, coefficients: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class Rectifier:
         """The number takes the slope of the free line from that of the one piece to that of the other."""
         (x,) = call.inputs
         start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
-        if isinstance(below, Tensor) or below != 0 or x.lower.requires_grad:
+        if isinstance(below, Tensor) or below != 0 or x.lower.requires_grad or x.upper.requires_grad:
             return Family(start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below)))
         chord, undecided = self._lines(call, None), self.undecided(call).to(x.dtype)
         decided = chord.upper[0] * (1 - undecided)
@@ -134,15 +134,20 @@ class Rectifier:
         l, u, s = x.lower, x.upper, _negative_slope(call)
         if not isinstance(s, Tensor) and s == 0:
             # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's slope, 1 or 0 where stable.
-            above, below = u.clamp(min=0), l.clamp(max=0)
-            chord_slope = above / (above - below).clamp(min=torch.finfo(l.dtype).tiny)
+            # Where that overflows the slope is larger, up to 1: a line through (l, 0) that is steeper lies above the chord.
+            kind = torch.finfo(l.dtype)
+            above, below = u.clamp(min=0, max=kind.max), l.clamp(max=0)
+            chord_slope = above / (above - below).clamp(min=kind.tiny, max=kind.max)
             free_slope = chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
-            return Lines((free_slope,), None, (chord_slope,), -chord_slope * below, (x.shape,))
+            bias = -chord_slope * below
+            if bool(torch.isnan(bias.detach().sum())):  # a slope of 0 from minus infinity on: the constant u
+                bias = torch.where(torch.isnan(bias), above, bias)
+            return Lines((free_slope,), None, (chord_slope,), bias, (x.shape,))
         unstable = (l < 0) & (u > 0)
-        width = torch.where(unstable, u - l, 1)
+        half = torch.where(unstable, u / 2 - l / 2, 1)  # of the width, which may be beyond all numbers
         stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
-        chord_slope = torch.where(unstable, (u - s * l) / width, stable)
-        chord_bias = torch.where(unstable, u * l * (s - 1) / width, 0)  # u - slope * u
+        chord_slope = torch.where(unstable, (u / 2 - s * (l / 2)) / half, stable)
+        chord_bias = torch.where(unstable, u * (l / 2 / half) * (s - 1), 0)  # u - slope * u
         free_slope = chord_slope if free is None else torch.where(unstable, free, stable)
         if (isinstance(s, Tensor) and (s > 1).any()) or (not isinstance(s, Tensor) and s > 1):
             # Then f is concave: the chord lies below, the free line above.
