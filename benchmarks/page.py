@@ -18,7 +18,8 @@ HEAD = """# Benchmarks
 
 Made by `python -m benchmarks.page` from `benchmarks/results/`; the commands are beside the figures. Two cores of a shared machine, no GPU.
 Networks and data that are not part of the project are found through `BOUNDLAB_SHARED`, `--data` and `--cifar`; the scripts say what is missing and
-how to get it. `make benchmarks` runs everything that needs neither.
+how to get it. `make benchmarks` runs everything that needs neither. Parts are measured at different times: the history of `benchmarks/results/` has
+the commit of each; growth, memory, compilation, kw_mnist and the networks of others are of older code than the costs.
 """
 
 

@@ -158,12 +158,12 @@ def _where_negative(values: Tensor, of: Tensor) -> Tensor:
 
 def _where_not_positive(values: Tensor, of: Tensor) -> Tensor:
     """Zeros included: a coefficient that happens to be 0 has a gradient."""
-    found: Tensor = torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, SMALLEST[values.dtype])
+    found: Tensor = torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, SMALLEST.get(values.dtype, torch.finfo(values.dtype).tiny))
     return found
 
 
 SMALLEST = {torch.float32: 2.0**-149, torch.float64: 2.0**-1074}
-"""The least positive number."""
+"""The least positive number; of other kinds the least normal one will do."""
 
 
 def _sum_rows(rows: Tensor) -> Tensor:

@@ -91,6 +91,14 @@ def test_zeros_among_the_rows_have_gradients() -> None:
         assert torch.autograd.grad(coefficients.sum(), rows)[0].item() == 1
 
 
+def test_gradients_in_half_precision() -> None:
+    rows = draw(2, 3, 4).to(torch.bfloat16).requires_grad_()
+    lower = draw(3, 4, seed=1).to(torch.bfloat16).requires_grad_()
+    coefficients, constants = rectified(rows, lower, lower.detach() + 1)
+    gradients = torch.autograd.grad(coefficients.sum() + constants.sum(), [rows, lower])
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
 @pytest.mark.parametrize("summed", [False, True])
 def test_steps_can_be_differentiated_twice(summed: bool) -> None:
     lower = draw(2, 3)
