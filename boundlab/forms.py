@@ -179,7 +179,7 @@ class Window:
     def pick(self, kept: Tensor) -> Window:
         """Some of the rows of each sample: kept (fewer rows, samples)."""
         runs = tuple(None if run is None else replace(run, index=run.index.gather(0, kept)) for run in self.places.runs)
-        return Window(pick(self.values, kept), replace(self.places, runs=runs), self.clean)
+        return Window(_pick(self.values, kept), replace(self.places, runs=runs), self.clean)
 
     def cleaned(self) -> Window:
         """With zeros where a window sticks out."""
@@ -229,8 +229,12 @@ class Window:
         return Window(grown[0] + grown[1], Places(a.places.shape, tuple(sizes), tuple(runs)))
 
 
-def pick(rows: Tensor, kept: Tensor) -> Tensor:
-    """Some of the rows of each sample: (rows, samples, ...), (fewer rows, samples) -> (fewer rows, samples, ...)."""
+def pick(rows: Tensor | Window, kept: Tensor) -> Tensor | Window:
+    """Some of the rows of each sample: (rows, samples, ...), kept (fewer rows, samples) -> (fewer rows, samples, ...)."""
+    return rows.pick(kept) if isinstance(rows, Window) else _pick(rows, kept)
+
+
+def _pick(rows: Tensor, kept: Tensor) -> Tensor:
     flat = kept * rows.shape[1] + torch.arange(rows.shape[1], device=rows.device)
     return rows.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, kept.shape)
 

@@ -110,9 +110,9 @@ class Net:
         specs, out) to bound ``C @ output`` instead, result (batch, specs). sides: "both", "lower" or "upper"; the other
         side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same"; or for
         "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how "alpha-crown" optimises slopes.
-        memory: a budget in bytes, or as "2 GiB", for coefficients; they are worked on in parts that fit. With the same
-        intermediate bounds that changes nothing; where a look on the way back is given up after the first part because it
-        settles too little, small parts can leave intermediate bounds a little looser. By default half of what is free.
+        memory: a budget in bytes, or as "2 GiB", for coefficients; they are worked on in parts that fit, which changes
+        bounds by no more than rounding (of slopes that ``Alpha(share=True)`` shares, each part has its own). By default half
+        of what is free.
         intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.methods import memory
+from boundlab.interval import Interval
+from boundlab.methods import memory, refine
 from tests.contract import slack
 
 
@@ -85,3 +88,30 @@ def test_texts() -> None:
     assert memory.in_bytes("1.5MiB", cpu) == 3 << 19
     assert memory.in_bytes(123, cpu) == 123
     assert memory.in_bytes(None, cpu) == pytest.approx(memory.free_memory(cpu) / 2, rel=0.5)
+
+
+def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a look at an earlier node settles keep the bound of that look, whichever rows are worked on with them."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3)).double()
+    x, eps = torch.rand(3, 2, 6, 6).double(), torch.tensor([0.02, 0.04, 0.08]).double()
+    net, found = bl.capture(model, x), []
+    original = refine.bound_node
+
+    def noted(*args: Any, **kwargs: Any) -> Interval:
+        found.append(original(*args, **kwargs))
+        return found[-1]
+
+    def ask(centre: Tensor, radius: Tensor, memory: str | None = None) -> list[Tensor]:
+        found.clear()
+        with torch.no_grad():
+            net.bounds(bl.Linf(centre, radius), memory=memory)
+        return [end for interval in found for end in (interval.lower, interval.upper)]
+
+    monkeypatch.setattr(refine, "bound_node", noted)
+    whole = ask(x, eps)
+    for budget in ("30 KiB", "60 KiB", "200 KiB"):
+        torch.testing.assert_close(ask(x, eps, budget), whole)
+    for i in range(3):
+        torch.testing.assert_close(ask(x[i : i + 1], eps[i : i + 1]), [end[i : i + 1] for end in whole])

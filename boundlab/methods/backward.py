@@ -88,7 +88,7 @@ def pull_back(
             alone = not pending and not finished and nodes[name].layout == Layout() and name != target
             kept = visit(name, current, bias, alone)
             if kept is not None:
-                current, bias = current.pick(kept) if isinstance(current, Window) else pick(current, kept), bias.gather(0, kept)
+                current, bias = pick(current, kept), bias.gather(0, kept)
                 if not len(kept):
                     return {}, bias
         pulled: list[Ends] = []

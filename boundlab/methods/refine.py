@@ -7,13 +7,13 @@ and rows drop out on their way back as soon as the intervals of an earlier node 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from boundlab.batch import Layout
-from boundlab.forms import Window
+from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
@@ -21,6 +21,8 @@ from boundlab.methods.memory import coefficients, rows_at_once
 
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
+TRIAL = 32
+"""How many rows of each sample tell whether a look at a node leaves no more than that share of them."""
 
 Undecided = Callable[[Interval], Tensor]
 """Which elements of a node are worth more work, given what is known of it by now."""
@@ -112,55 +114,105 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
         return known.intersect(Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least)))
 
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
-    order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T  # (rows, samples)
+    order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, wanted.sum(1))  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
     at_once = rows_at_once(analysis, target)
-    fruitless: set[str] = set()
-    while len(order):
-        chosen, order = order[:at_once], order[at_once:]
+    done, looks = 0, Looks()
+    while done < len(order):
+        chosen = order[done : done + at_once]
         rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
         if undecided is None:
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
+            done += len(chosen)
             continue
-        race = Race(analysis, chosen, best, lambda least: elements.split(undecided(known_with(least))) & wanted, fruitless)
+        trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None].expand_as(chosen) < TRIAL
+        going = lambda least: elements.split(undecided(known_with(least)))
+        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, done < TRIAL)
         ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
-            race.note(concretize(analysis, ends, bias))
-        best = race.best
+            race.note(concretize(analysis, ends, bias), race.open)
+        best, done = race.best, done + len(chosen)
         at_once = max(at_once, coefficients(analysis) * len(chosen) // max(1, race.peak))  # windows take less than dense rows
     return known_with(best)
 
 
+def _spread(order: Tensor, counts: Tensor) -> Tensor:
+    """The rows (rows, samples) with some first that are spread evenly over the first ``counts`` of each sample."""
+    if len(order) <= TRIAL:
+        return order
+    chosen = torch.arange(TRIAL, device=order.device)[:, None] * counts // TRIAL
+    first = torch.zeros(order.shape, dtype=torch.int8, device=order.device).scatter_(0, chosen, 1)
+    return order.gather(0, first.argsort(dim=0, descending=True, stable=True))
+
+
+@dataclass(eq=False)
+class Looks:
+    """How much looks at nodes on the way back have settled of the first rows of each sample. These rows alone tell what the
+    others do, so that bounds depend neither on how many rows are worked on at once nor on the other samples of the batch."""
+
+    before: dict[str, Tensor] = field(default_factory=dict)
+    after: dict[str, Tensor] = field(default_factory=dict)
+    """By node, how many of these rows were open before a look and after it: (samples,)."""
+
+    def count(self, name: str, before: Tensor, after: Tensor) -> None:
+        self.before[name] = self.before.get(name, 0) + before.sum(0)
+        self.after[name] = self.after.get(name, 0) + after.sum(0)
+
+    def worth(self, name: str) -> Tensor | None:
+        """The samples whose other rows are to look at a node: (samples,); None if no row of the trial came as far."""
+        return self.after[name] <= WORTH_DROPPING * self.before[name] if name in self.before else None
+
+
 @dataclass(eq=False)
 class Race:
-    """Rows that drop out on their way back. ``running``: the element that each row stands for, (rows, samples). ``best``:
-    lower bounds of all elements so far, (samples, size). ``going``: from these, which elements need more work."""
+    """Rows that drop out on their way back. ``running``: the element that each row stands for; ``open``: the rows that are
+    not settled, what is known of the others does not change any more, though they may run on; ``trial``: the rows that
+    always look; all (rows, samples). ``best``: lower bounds of all elements so far, (samples, size). ``going``: from
+    these, which elements need more work."""
 
     analysis: Analysis
     running: Tensor
+    open: Tensor
+    trial: Tensor
     best: Tensor
     going: Callable[[Tensor], Tensor]
-    fruitless: set[str]
-    """Nodes at which a look dropped too few rows of this target."""
+    looks: Looks
+    trying: bool
+    """Whether there are rows of the trial."""
     peak: int = 0
     """The largest number of coefficients of one node so far."""
-
-    def note(self, bounds: Tensor) -> None:
-        """Lower bounds of the running rows."""
-        old = self.best.gather(1, self.running.T)
-        self.best = self.best.scatter(1, self.running.T, torch.fmax(bounds.T.to(old.dtype), old))
 
     def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
         self.peak = max(self.peak, (rows.values if isinstance(rows, Window) else rows).numel())
-        if not alone or name not in self.analysis.plan.readers or name in self.fruitless:
+        if not alone or name not in self.analysis.plan.readers:
             return None
-        self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)))
-        going = self.going(self.best).T.gather(0, self.running)
-        count = int(going.sum(0).max())
-        if count > WORTH_DROPPING * len(going):
-            self.fruitless.add(name)
+        if self.trying:
+            first = torch.arange(min(TRIAL, len(bias)), device=bias.device)[:, None].expand(-1, bias.shape[1])
+            self.looks.count(name, *self._look(name, pick(rows, first), bias[:TRIAL], self.trial[:TRIAL]))
+        worth = self.looks.worth(name)
+        if worth is not None and not bool(worth.any()):
             return None
-        kept = going.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
-        self.running = self.running.gather(0, kept)
+        if not self.trying or len(bias) > TRIAL:
+            self._look(name, rows, bias, ~self.trial if worth is None else worth & ~self.trial)
+        count = int(self.open.sum(0).max())
+        if count > WORTH_DROPPING * len(self.open):
+            return None
+        kept = self.open.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
+        self.running, self.open, self.trial = (value.gather(0, kept) for value in (self.running, self.open, self.trial))
         return kept
+
+    def _look(self, name: str, rows: Rows, bias: Tensor, looking: Tensor) -> tuple[Tensor, Tensor]:
+        """Bound the first rows by the interval of a node, those that are ``looking``; which of these were open before and are."""
+        self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)), looking)
+        before = self.open[: len(bias)]
+        after = before & self.going(self.best).T.gather(0, self.running[: len(bias)])
+        self.open = torch.cat([after | (before & ~looking), self.open[len(bias) :]])
+        return before & looking, after & looking
+
+    def note(self, bounds: Tensor, rows: Tensor) -> None:
+        """Lower bounds of the first of the running rows; those of ``rows`` count as far as they are open."""
+        running = self.running[: len(bounds)]
+        old = self.best.T.gather(0, running)
+        new = torch.where(self.open[: len(bounds)] & rows, torch.fmax(bounds.to(old.dtype), old), old)
+        self.best = self.best.scatter(1, running.T, new.T)
