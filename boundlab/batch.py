@@ -7,6 +7,7 @@ operators never need to know; only sums per sample and the place of a specificat
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +43,7 @@ class Layout:
             found = dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
         else:
             found = self.sum(rows * constant, samples)
-        return self.sum(product(rows, constant), samples) if torch.isnan(found).any() else found  # 0 times infinity
+        return found if all_finite(found) else self.sum(product(rows, constant), samples)  # 0 times infinity
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
@@ -80,12 +81,17 @@ def dots(rows: Tensor, constant: Tensor) -> Tensor:
     if rows.requires_grad or constant.requires_grad:
         return (rows * constant).sum(2)
     kind = torch.promote_types(rows.dtype, constant.dtype)
-    return torch.matmul(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
+    return torch.bmm(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
+
+
+def all_finite(*tensors: Tensor) -> bool:
+    """Whether all entries are finite. The sum of a tensor tells it in a fraction of the time, unless it overflows."""
+    return all(math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:
     """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
-    if torch.isfinite(constant).all():
+    if all_finite(constant):
         return rows * constant
     return rows * torch.where(rows == 0, 0, constant)  # in this order, so that no gradient meets the infinity either
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.batch import product
+from boundlab.batch import all_finite, product
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
@@ -191,7 +191,7 @@ class Window:
         """Inner products with a constant: (rows, samples)."""
         part = self.take(constant)
         found = (self.values * part).flatten(2).sum(2)
-        return product(self.values, part).flatten(2).sum(2) if torch.isnan(found).any() else found  # 0 times infinity
+        return found if all_finite(found) else product(self.values, part).flatten(2).sum(2)  # 0 times infinity
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""

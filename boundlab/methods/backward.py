@@ -94,7 +94,7 @@ def pull_back(
         pulled: list[Ends] = []
         if current is not None:
             pulled, constant = _step(analysis, name, current, samples, relaxation)
-            bias = bias + constant
+            bias = bias if isinstance(constant, float) and constant == 0 else bias + constant
         for source, part in zip(call.names, pulled, strict=False):
             if analysis.interval(source).dtype.is_floating_point:
                 pending[source] = _sum(pending[source], part) if source in pending else part

@@ -55,8 +55,23 @@ def free_memory(device: torch.device) -> int:
 
 def coefficients(analysis: Analysis) -> int:
     """How many coefficients of one node may be held at once."""
+    return min(SPEED, _fitting(analysis))
+
+
+def _fitting(analysis: Analysis) -> int:
     size = max((value.dtype.itemsize for value in (analysis.interval(name) for name in analysis.regions)), default=4)
-    return min(SPEED, analysis.memory // (COPIES * size))
+    return analysis.memory // (COPIES * size)
+
+
+def rows_from_now_on(analysis: Analysis, target: str, rows: int, peak: int, widest: int | None) -> int:
+    """How many rows of ``target`` may be held at once, from what some have taken: windows take less than dense rows.
+
+    peak: the most coefficients of one node that all these rows took together, many having dropped out before. widest: the
+    most that one of them took; None if none came all the way, so that others may take as much as a dense one.
+    """
+    if widest is None:
+        widest = max(analysis.interval(name).shape.numel() for name in analysis.plan.behind(target))
+    return min(SPEED * rows // max(1, peak), _fitting(analysis) // max(1, widest))
 
 
 def rows_at_once(analysis: Analysis, target: str) -> int:

@@ -17,7 +17,7 @@ from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
-from boundlab.methods.memory import coefficients, rows_at_once
+from boundlab.methods.memory import rows_at_once, rows_from_now_on
 
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
@@ -88,23 +88,26 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: 
     undecided: asks which elements to bound, before any work and again as bounds become known; None asks for every
     element. Of both sides the one nearer to 0 comes first, as it may settle the matter.
     """
-    known = analysis.interval(target)
+    known, at_once = analysis.interval(target), rows_at_once(analysis, target)
     every = torch.ones_like(known.lower, dtype=torch.bool)
     if sides != "both":
-        return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided)
+        return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided, at_once)[0]
     first = known.centre >= 0
-    known = _one_side(analysis, target, known, first, undecided)
-    return _one_side(analysis, target, known, ~first, undecided)
+    known, at_once = _one_side(analysis, target, known, first, undecided, at_once)
+    return _one_side(analysis, target, known, ~first, undecided, at_once)[0]
 
 
-def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None) -> Interval:
-    """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above."""
+def _one_side(
+    analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int
+) -> tuple[Interval, int]:
+    """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above. at_once: how many
+    rows to begin with; returned is also how many there may be, as the first ones tell."""
     elements = Elements(analysis, target)
     wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))  # (samples, size)
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
     count = int(wanted.sum(1).max()) if wanted.numel() else 0
     if not count:
-        return known
+        return known, at_once
 
     def known_with(least: Tensor) -> Interval:
         """With lower bounds (samples, size) of the element times its sign; only of what was asked for, so that no sample
@@ -116,7 +119,6 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
     order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, wanted.sum(1))  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
-    at_once = rows_at_once(analysis, target)
     done, looks = 0, Looks()
     while done < len(order):
         chosen = order[done : done + at_once]
@@ -132,8 +134,8 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
         if len(bias):
             race.note(concretize(analysis, ends, bias), race.open)
         best, done = race.best, done + len(chosen)
-        at_once = max(at_once, coefficients(analysis) * len(chosen) // max(1, race.peak))  # windows take less than dense rows
-    return known_with(best)
+        at_once = max(at_once, rows_from_now_on(analysis, target, len(chosen), race.peak, race.widest if len(bias) else None))
+    return known_with(best), at_once
 
 
 def _spread(order: Tensor, counts: Tensor) -> Tensor:
@@ -180,11 +182,13 @@ class Race:
     trying: bool
     """Whether there are rows of the trial."""
     peak: int = 0
-    """The largest number of coefficients of one node so far."""
+    widest: int = 0
+    """The largest number of coefficients of one node so far: of all rows, and of one."""
 
     def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
-        self.peak = max(self.peak, (rows.values if isinstance(rows, Window) else rows).numel())
+        size = (rows.values if isinstance(rows, Window) else rows).numel()
+        self.peak, self.widest = max(self.peak, size), max(self.widest, size // max(1, len(bias)))
         if not alone or name not in self.analysis.plan.readers:
             return None
         if self.trying:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.batch import all_finite
 from boundlab.interval import Hull, Interval
 from boundlab.relaxation import AffineMap, Lines, Planes, Relaxation, Rows, constant_lines
 from boundlab.rules.affine import around
@@ -58,7 +59,7 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
-    finite = all(bool(torch.isfinite(end).all()) for end in (x.lower, x.upper, y.lower, y.upper))
+    finite = all_finite(x.lower, x.upper, y.lower, y.upper)
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
         (a, b), (c, d) = first[side], second[side]
@@ -294,7 +295,7 @@ class Bilinear:
     def _signed(self, call: Call) -> tuple[Interval, Interval, Callable[[Tensor, Tensor], Tensor]] | None:
         """A side that is not negative, the other one, and the operator as a function of (it, the other)."""
         x, y, _ = self._sides(call)
-        if not self.is_plain or not all(bool(torch.isfinite(end).all()) for end in (x.lower, x.upper, y.lower, y.upper)):
+        if not self.is_plain or not all_finite(x.lower, x.upper, y.lower, y.upper):
             return None
         function = self._unbiased(call)
         if bool((x.lower >= 0).all()):

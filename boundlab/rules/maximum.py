@@ -14,6 +14,7 @@ import string
 import torch
 from torch import Tensor
 
+from boundlab.batch import all_finite
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
@@ -88,7 +89,7 @@ def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
 
 def _family(call: Call) -> Family | None:
     (x,) = call.inputs
-    if not (torch.isfinite(x.lower).all() and torch.isfinite(x.upper).all()):
+    if not all_finite(x.lower, x.upper):
         return None
     start = torch.zeros_like(call.bind()(x.lower))
     return Family(torch.stack([start, start]), lambda numbers: _planes(call, numbers), by_row=False)

@@ -27,6 +27,7 @@ import string
 import torch
 from torch import Tensor
 
+from boundlab.batch import all_finite
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
@@ -75,11 +76,6 @@ def _without(gone: Tensor | None, values: Tensor) -> Tensor:
     return values if gone is None else values.masked_fill(gone, 0.0)
 
 
-def _all_finite(*tensors: Tensor) -> bool:
-    """Whether all entries are finite. Sums tell in a fraction of the time; one that overflows says no for nothing."""
-    return all(bool(torch.isfinite(tensor.detach().sum())) for tensor in tensors)
-
-
 def _lse_of_others(x: Tensor) -> Tensor:
     """log of the sum of exp(x_j) over all j but i, for each i: the sum of what comes before i and of what comes behind it.
 
@@ -113,7 +109,7 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
-        mixed = numbers is not None or _all_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
+        mixed = numbers is not None or all_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
         blend = (lambda s, a, b: torch.lerp(a, b, s)) if mixed else (lambda s, a, b: torch.where(s > 0, b, a))
         planes += [_without(None if gone is None else gone.unsqueeze(-1), blend(share.unsqueeze(-1), slope, other_slope))]
         planes += [_without(gone, blend(share, bias, other_bias))]
@@ -122,7 +118,7 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
 
 def softmax_family(call: Call) -> Family | None:
     dim, x, _, pairs = _readings(call)
-    if not all(torch.isfinite(part).all() for pair in pairs for plane in pair for part in plane):
+    if not all_finite(*(part for pair in pairs for plane in pair for part in plane)):
         return None
     start = torch.stack([share.movedim(-1, dim) for share in _better(x, pairs)])
     return Family(start, lambda numbers: softmax_planes(call, numbers), by_row=False)
@@ -166,7 +162,7 @@ Plane = tuple[Tensor, Tensor]
 
 
 def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
-    finite = None if _all_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
+    finite = None if all_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
     only = (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
     middle = only((a + b) / 2)
 
