@@ -94,7 +94,8 @@ def training(found: dict[str, Any]) -> list[str]:
     rows = []
     for name, row in found["rows"].items():
         seconds, mib, theirs, kernels = row["seconds"], row["mib"], peer(name), row.get("kernels", {})
-        cells = [f"{1e3 * seconds['natural']:.0f}", f"{mib['natural']:.0f}"]
+        last_natural = seconds.get("natural, channels last")
+        cells = [f"{1e3 * seconds['natural']:.0f}", "" if last_natural is None else f"{1e3 * last_natural:.0f}", f"{mib['natural']:.0f}"]
         for step in ("ibp", "fused", "unfused"):
             if step not in seconds:
                 cells.append("does not fit")
@@ -115,7 +116,7 @@ def training(found: dict[str, Any]) -> list[str]:
         f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
         "Kernels: the matrix products and convolutions of that step alone, again as a multiple of the whole natural step: what no other way to do "
         "the same work goes below. Every convolution is needed for the clean batch, for centres, for radii and for the coefficients of the row.", "",
-        *table(["network", "batch", "natural, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
+        *table(["network", "batch", "natural, ms", "channels last, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
     ]  # fmt: skip
 
 

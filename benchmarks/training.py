@@ -2,7 +2,8 @@
 
     python -m benchmarks.training [--threads N] [--rounds N] [--only NAME]
 
-A step is forward and backward, without the optimiser. Robust steps contain the clean pass, whose batch-norm statistics
+A step is forward and backward, without the optimiser. Robust steps have the channels last in memory, as the recipes of these
+networks do; natural ones are measured both ways, and multiples are of the plain one. Robust steps contain the clean pass, whose batch-norm statistics
 they share and differentiate through; LiRPA is mixed with IBP (beta 0.5). Times are interleaved, best of several rounds,
 in one process a network; memory is the growth of a process of its own. Steps that would not fit are left out.
 """
@@ -15,10 +16,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 import boundlab as bl
@@ -27,7 +30,13 @@ from benchmarks.timing import best_of, kernel_seconds, load, save
 from boundlab.models import build
 from boundlab.training.clean_pass import CleanPass
 
-STEPS: dict[str, dict[str, Any] | None] = {"natural": None, "ibp": {"beta": 0.0}, "fused": {"beta": 0.5}, "unfused": {"beta": 0.5, "fused": False}}
+STEPS: dict[str, dict[str, Any] | None] = {
+    "natural": None,
+    "natural, channels last": None,
+    "ibp": {"beta": 0.0},
+    "fused": {"beta": 0.5},
+    "unfused": {"beta": 0.5, "fused": False},
+}
 NAMES = {"cnn7-bn": "CNN-7+BN", "resnext": "ResNeXt", "wide-resnet": "WideResNet", "densenet": "DenseNet"}
 
 
@@ -60,20 +69,23 @@ class Case:
         torch.manual_seed(0)
         model = build(self.model, 3, self.size, self.classes, (0.5,) * 3, (0.25,) * 3).train()
         x, y = torch.rand(self.batch, 3, self.size, self.size), torch.randint(0, self.classes, (self.batch,))
+        last = x.contiguous(memory_format=torch.channels_last)
         net = bl.capture(model, x[:2])
 
-        def natural() -> None:
+        def natural(x: Tensor) -> None:
             model.zero_grad()
             F.cross_entropy(model(x), y).backward()
 
         def robust(**how: Any) -> None:
             model.zero_grad()
             with CleanPass(net) as seen:
-                model(x)
-            region = bl.Linf(x, 1 / 255, lower=0.0, upper=1.0)
+                model(last)
+            region = bl.Linf(last, 1 / 255, lower=0.0, upper=1.0)
             bl.robust_cross_entropy(net, region, y, clean=seen.values, **how).mean().backward()
 
-        return {name: natural if how is None else (lambda how=how: robust(**how)) for name, how in STEPS.items() if self.runs(name)}
+        given = {"natural": x, "natural, channels last": last}
+        task = lambda name, how: partial(natural, given[name]) if how is None else partial(robust, **how)
+        return {name: task(name, how) for name, how in STEPS.items() if self.runs(name)}
 
 
 CASES = [Case(name, 32, 10, batch) for name, batch in (("cnn7-bn", 16), ("densenet", 8), ("wide-resnet", 8), ("resnext", 16))]

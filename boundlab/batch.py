@@ -37,7 +37,11 @@ class Layout:
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
         plain = self.dim == 0 and self.outer == self.inner == 1
-        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
+        places = rows.dim() - 3
+        by_channel = plain and constant.dim() > places > 0 and constant.numel() == rows.shape[2] == constant.shape[-places - 1]
+        if by_channel and constant.dtype == rows.dtype:  # however the rows lie in memory
+            found = torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
+        elif plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
             found = torch.mv(rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()).reshape(-1, samples)
         elif plain and constant.dim() < rows.dim():
             found = dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))

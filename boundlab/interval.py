@@ -123,6 +123,19 @@ class Ball(Interval):
         return self.centre.device
 
 
+LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+"""How channels come last in memory, for values with so many dimensions behind them."""
+
+
+def laid_out(rows: Tensor, x: Interval) -> Tensor:
+    """Rows (rows, *shape) of a value with the channels last in memory if those of the value are: convolutions are faster then,
+    and steps that read both together are several times as fast as on two orders."""
+    last, value = LAST.get(rows.dim() - 3), x.centre if isinstance(x, Ball) else x.lower
+    if last is None or rows.numel() == 0 or value.is_contiguous() or not value.is_contiguous(memory_format=last):
+        return rows
+    return rows.flatten(0, 1).contiguous(memory_format=last).unflatten(0, rows.shape[:2])
+
+
 Value = Tensor | Interval
 """What an argument of an operator is during an analysis: a constant, or a value known within an interval."""
 

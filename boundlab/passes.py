@@ -31,10 +31,23 @@ def _by_samples(step: Callable[..., tuple[Tensor, ...]], dim: int, *tensors: Ten
     whole: list[Tensor] = []
     for first, *parts in zip(range(0, samples, size), *(tensor.split(size, dim) for tensor in tensors), strict=True):
         found = step(*parts)
-        whole = whole or [part.new_empty(*part.shape[:dim], samples, *part.shape[dim + 1 :]) for part in found]
+        whole = whole or [_longer(part, dim, samples) for part in found]
         for place, part in zip(whole, found, strict=True):
             place.narrow(dim, first, part.shape[dim]).copy_(part)
     return tuple(whole)
+
+
+def _longer(part: Tensor, dim: int, size: int) -> Tensor:
+    """An empty tensor like a part of it, with the dimensions in the same order in memory."""
+    order = sorted(range(part.dim()), key=part.stride, reverse=True)
+    shape = torch.Size((*part.shape[:dim], size, *part.shape[dim + 1 :]))
+    return part.new_empty([shape[d] for d in order]).permute([order.index(d) for d in range(part.dim())])
+
+
+def _alike(values: Tensor, like: Tensor) -> Tensor:
+    """The values with their dimensions in the order in memory that those of another tensor of the same shape have: working on
+    both together takes several times as long else."""
+    return values if values.stride() == like.stride() else torch.empty_like(like, dtype=values.dtype).copy_(values)
 
 
 class _Ball(torch.autograd.Function):
@@ -92,6 +105,7 @@ class _RectifiedBall(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         def step(centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor) -> tuple[Tensor, ...]:
+            of_centre, of_radius = _alike(of_centre, centre), _alike(of_radius, centre)
             low = torch.sub(of_centre, of_radius).mul_(0.5)  # those of the ends are (g - k) / 2 and (g + k) / 2
             up = _where_positive(low + of_radius, centre + radius)
             low = _where_positive(low, centre - radius)
@@ -131,6 +145,7 @@ class _Rectified(torch.autograd.Function):
         def step(rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
             """g: of the coefficients, k: of the constants."""
             slope, below, width = _chord(lower, upper)
+            g = _alike(g, rows)
             # h = [c <= 0] (g - B k), d c = [c > 0] s g + a h
             h = _where_not_positive(torch.addcmul(g, k, below, value=-1), rows)
             d_rows = _where_positive(g, rows).mul_(slope.round()).addcmul_(h, slope)

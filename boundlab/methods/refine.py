@@ -97,9 +97,7 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: 
     return _one_side(analysis, target, known, ~first, undecided, at_once)[0]
 
 
-def _one_side(
-    analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int
-) -> tuple[Interval, int]:
+def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int) -> tuple[Interval, int]:
     """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above. at_once: how many
     rows to begin with; returned is also how many there may be, as the first ones tell."""
     elements = Elements(analysis, target)

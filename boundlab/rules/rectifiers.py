@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boundlab.batch import Layout
 from boundlab.forms import Window
-from boundlab.interval import Ball, Interval
+from boundlab.interval import Ball, Interval, laid_out
 from boundlab.passes import rectified, rectified_ball, sloped
 from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Family, aten, register
@@ -39,6 +39,7 @@ class Rectified:
         return self.make()
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
+        rows = laid_out(rows, self.x) if self.plain else rows
         coefficients, constants = rectified(rows, self.x.lower, self.x.upper, self.plain)
         return [coefficients], [(constants, None)]
 

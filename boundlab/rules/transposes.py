@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.interval import Interval
+from boundlab.interval import LAST, Interval, laid_out
 from boundlab.relaxation import sum_to
 from boundlab.rules.registry import Call, aten
 
@@ -32,12 +32,19 @@ def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
     if packet is aten.cat and all(isinstance(part, Interval) for part in call.arguments[0][0]):
         (parts, *rest), kwargs = call.arguments
         dim = (rest[0] if rest else kwargs.get("dim", 0)) % len(parts[0].shape)
-        return lambda rows: list(rows.split([part.shape[dim] for part in parts], dim + 1))
+        return lambda rows: _split(rows, [part.shape[dim] for part in parts], dim + 1)
     make = TRANSPOSES.get(packet)
     if make is None or len(call.positions) != 1 or (call.node.output is not None and packet not in PARTS):
         return None
     transpose = make(call)
     return None if transpose is None else lambda rows: [transpose(rows)]
+
+
+def _split(rows: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
+    """Rows and samples as one dimension if they can: then the gradient, a concatenation, keeps channels last where they are."""
+    if dim < 2:
+        return list(rows.split(sizes, dim))
+    return [part.unflatten(0, rows.shape[:2]) for part in rows.flatten(0, 1).split(sizes, dim - 1)]
 
 
 def constant_of(call: Call) -> Tensor | float | None:
@@ -52,9 +59,24 @@ def constant_of(call: Call) -> Tensor | float | None:
             return 0.0
         if isinstance(bias, Tensor) and isinstance(x, Interval):
             return bias.reshape(-1, *[1] * WITH_BIAS[packet])
-    if packet in (aten.add, aten.sub) and len(call.positions) == 2:
+    if packet in (aten.cat, aten.stack) and all(isinstance(part, Interval) for part in call.arguments[0][0]):
         return 0.0
+    if packet in (aten.add, aten.sub):
+        return 0.0 if len(call.positions) == 2 else _summand(call, -1 if packet is aten.sub else 1)
     return None
+
+
+def _summand(call: Call, sign: int) -> Tensor | None:
+    """The constant in x + alpha y or x - alpha y, of its own shape, if it is a tensor like the other operand."""
+    (x, y, *_), kwargs = call.arguments
+    factor = sign * kwargs.get("alpha", 1)
+    if isinstance(x, Interval):
+        constant, other = y, x
+    else:
+        constant, other, factor = x, y, 1
+    if not isinstance(constant, Tensor) or constant.dtype != other.dtype:
+        return None
+    return constant if factor == 1 else factor * constant
 
 
 def _linear(call: Call) -> Transpose | None:
@@ -158,7 +180,6 @@ class Convolution:
 FEW_CHANNELS = 4, 16
 """Up to how many channels of its argument a convolution with strides is transposed by phases, with the channels in their
 usual place and with the channels last."""
-LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 def convolution_of(call: Call, dims: int) -> Convolution | None:
@@ -181,7 +202,8 @@ def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
         if setting is None:
             return None
 
-        return lambda rows: setting.back(rows.flatten(0, 1), whole=True).unflatten(0, rows.shape[:2])
+        (x,) = call.inputs
+        return lambda rows: setting.back(laid_out(rows, x).flatten(0, 1), whole=True).unflatten(0, rows.shape[:2])
 
     return make
 

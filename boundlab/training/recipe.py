@@ -32,8 +32,9 @@ class Recipe:
     gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta and kappa
     move with it. factor: the last eps in training over the tested one. beta, kappa: first and last values of the share of LiRPA
     bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the warm-up terms. flip, crop: mirror
-    images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). adaptive_target: the robust
-    loss below which an adaptive schedule goes on.
+    images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). channels_last: how images, and
+    with them all values and coefficients, lie in memory; networks with wide convolutions are faster then. adaptive_target: the
+    robust loss below which an adaptive schedule goes on.
     """
 
     name: str = "unnamed"
@@ -67,6 +68,7 @@ class Recipe:
     flip: bool = False
     crop: int = 0
     size: int = 0
+    channels_last: bool = False
     adaptive_target: float = 1.0
     seed: int = 0
 

@@ -16,7 +16,7 @@ SHORT = {"ibp": "ibp", "lirpa": "crown-ibp"}
 
 _cifar = Recipe(
     data="cifar10", eps=8 / 255, epochs=2000, batch=256, milestones=(1400, 1700), start=200, length=800, factor=1.1, init="default",
-    tightness=0, balance=0, flip=True, crop=4,
+    tightness=0, balance=0, flip=True, crop=4, channels_last=True,
 )  # fmt: skip
 _tiny = replace(_cifar, data="tiny-imagenet", eps=1 / 255, epochs=800, batch=120, milestones=(600, 700), start=100, length=400, size=56, crop=0)
 _mnist = Recipe(model="small-cnn-bn", epochs=24, lr=1e-3, milestones=(17, 22), start=1, length=10)

@@ -72,9 +72,10 @@ class ImageTask:
         """Pixels in [0, 1]: the same for an image whichever process takes it."""
         device, recipe = self.processes.device, self.recipe
         images, labels = self.data.images[indices].to(device).float() / 255, self.data.labels[indices].to(device)
+        order = torch.channels_last if recipe.channels_last else torch.contiguous_format
         size, side = recipe.size or images.shape[2], images.shape[2]
         if not (recipe.flip or recipe.crop or size < side):
-            return images, labels
+            return images.contiguous(memory_format=order), labels
         first = self.processes.rank * len(indices)
         flips = torch.rand(recipe.batch, generator=generator)[first : first + len(indices)] < 0.5
         shifts = torch.randint(0, side + 2 * recipe.crop - size + 1, (recipe.batch, 2), generator=generator)[first : first + len(indices)]
@@ -84,8 +85,8 @@ class ImageTask:
         rows = (shifts[:, :1] + torch.arange(size)).to(device)
         columns = (shifts[:, 1:] + torch.arange(size)).to(device)
         each = torch.arange(len(images), device=device)
-        found = padded.permute(0, 2, 3, 1)[each[:, None, None], rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2).contiguous()
-        return found, labels
+        found = padded.permute(0, 2, 3, 1)[each[:, None, None], rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2)
+        return found.contiguous(memory_format=order), labels
 
 
 class WordsTask:
