@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,12 +91,24 @@ def test_texts() -> None:
     assert memory.in_bytes(None, cpu) == pytest.approx(memory.free_memory(cpu) / 2, rel=0.5)
 
 
-def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def wide() -> nn.Sequential:
+    layers = [layer for _ in range(4) for layer in (nn.Linear(80, 80), nn.ReLU())]
+    return nn.Sequential(nn.Linear(8, 80), nn.ReLU(), *layers, nn.Linear(80, 3))
+
+
+def deep() -> nn.Sequential:
+    layers = [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3))
+
+
+@pytest.mark.parametrize(("make", "shape", "budgets"), [(wide, (8,), (150, 250, 700)), (deep, (2, 6, 6), (30, 60, 200))])
+def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], budgets: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows that a look at an earlier node settles keep the bound of that look, whichever rows are worked on with them."""
     torch.manual_seed(0)
-    layers = [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.ReLU()]
-    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3)).double()
-    x, eps = torch.rand(3, 2, 6, 6).double(), torch.tensor([0.02, 0.04, 0.08]).double()
+    model = make().double()
+    x, eps = torch.rand(4, *shape).double(), torch.tensor([0.01, 0.04, 0.1, 0.3]).double()
     net, found = bl.capture(model, x), []
     original = refine.bound_node
 
@@ -111,7 +124,7 @@ def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(monk
 
     monkeypatch.setattr(refine, "bound_node", noted)
     whole = ask(x, eps)
-    for budget in ("30 KiB", "60 KiB", "200 KiB"):
-        torch.testing.assert_close(ask(x, eps, budget), whole)
-    for i in range(3):
+    for budget in budgets:
+        torch.testing.assert_close(ask(x, eps, f"{budget} KiB"), whole)
+    for i in range(len(x)):
         torch.testing.assert_close(ask(x[i : i + 1], eps[i : i + 1]), [end[i : i + 1] for end in whole])

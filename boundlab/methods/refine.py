@@ -127,7 +127,7 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
             continue
         trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None].expand_as(chosen) < TRIAL
         going = lambda least: elements.split(undecided(known_with(least)))
-        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, done < TRIAL)
+        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, done < TRIAL, done + len(chosen) > TRIAL)
         ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
             race.note(concretize(analysis, ends, bias), race.open)
@@ -178,7 +178,8 @@ class Race:
     going: Callable[[Tensor], Tensor]
     looks: Looks
     trying: bool
-    """Whether there are rows of the trial."""
+    others: bool
+    """Whether there were rows of the trial at the start, and others."""
     peak: int = 0
     widest: int = 0
     """The largest number of coefficients of one node so far: of all rows, and of one."""
@@ -195,7 +196,7 @@ class Race:
         worth = self.looks.worth(name)
         if worth is not None and not bool(worth.any()):
             return None
-        if not self.trying or len(bias) > TRIAL:
+        if self.others:
             self._look(name, rows, bias, ~self.trial if worth is None else worth & ~self.trial)
         count = int(self.open.sum(0).max())
         if count > WORTH_DROPPING * len(self.open):
