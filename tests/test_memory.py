@@ -101,7 +101,7 @@ def deep() -> nn.Sequential:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3))
 
 
-@pytest.mark.parametrize(("make", "shape", "budgets"), [(wide, (8,), (150, 250, 700)), (deep, (2, 6, 6), (30, 60, 200))])
+@pytest.mark.parametrize(("make", "shape", "budgets"), [(wide, (8,), (150, 250, 700)), (deep, (2, 6, 6), (50, 80, 200))])
 def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
     make: Callable[[], nn.Module], shape: tuple[int, ...], budgets: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
