@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ from boundlab.batch import all_finite, product
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
-FEW = 1 << 18
-"""So many numbers are copied at once rather than picked one window at a time."""
+KEPT = 1 << 20
+"""Of so many numbers at most what windows see of a constant is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,14 @@ class Run:
     def through(self, stride: int, padding: int) -> Run:
         """Along the argument of a convolution, for windows along its result."""
         return replace(self, first=self.first * stride - padding, step=self.step * stride)
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant that rows come to in many parts: what their windows see of it is kept, for windows that lie alike."""
+
+    value: Tensor
+    seen: dict[Any, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,25 +88,36 @@ class Places:
     def _padded(self) -> list[int]:
         return [before + n + behind for n, (before, behind) in zip(self.shape, self.overhang, strict=True)]
 
-    def take(self, constant: Tensor, bounded: bool = True) -> Tensor:
+    def take(self, constant: Tensor | Constant, bounded: bool = True) -> Tensor:
         """The part of a constant that each window sees: broadcastable to (rows, samples, *sizes).
 
         constant: broadcastable to (samples, *shape). bounded: it counts as 0 outside of the node; else it may be anything.
         """
-        constant = constant.reshape(*[1] * (len(self.shape) + 1 - constant.dim()), *constant.shape)
-        if all(constant.shape[d + 1] == 1 and not (bounded and any(self.overhang[d])) for d in self.moving):
-            return constant.unsqueeze(0)
+        value = constant.value if isinstance(constant, Constant) else constant
+        value = value.reshape(*[1] * (len(self.shape) + 1 - value.dim()), *value.shape)
+        if all(value.shape[d + 1] == 1 and not (bounded and any(self.overhang[d])) for d in self.moving):
+            return value.unsqueeze(0)
+        index, count = self._windows, math.prod(self._strided[0])
+        if len(value) * count > 2 * index.numel():  # few rows: pick their windows one by one
+            runs = [run.index for run in self.runs if run is not None]
+            return self._all(value)[torch.arange(len(value), device=value.device), *runs]
+        seen = constant.seen if isinstance(constant, Constant) and not value.requires_grad else {}
+        key = (self.shape, self.sizes, *map(tuple, self._strided[:3]), self._strided[3])
+        flat = seen.get(key)
+        if flat is None:  # many rows share a window: copy each window once
+            flat = self._all(value).reshape(-1, math.prod(self.sizes))
+            if flat.numel() <= KEPT:
+                seen[key] = flat
+        index = index if len(value) == 1 else index + torch.arange(len(value), device=value.device) * count
+        return flat.index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
+
+    def _all(self, value: Tensor) -> Tensor:
+        """All windows that there can be on a value (samples or 1, *shape or 1): (samples or 1, *counts, *sizes), in shared memory."""
         pads = [n for before_behind in reversed(self.overhang) for n in before_behind]
-        wide = constant.expand(-1, *self.shape)
+        wide = value.expand(-1, *self.shape)
         wide = (F.pad(wide, pads) if any(pads) else wide).contiguous()  # padding keeps the channels last if they are
         counts, steps, strides, origin = self._strided
-        windows = wide.as_strided((len(wide), *counts, *self.sizes), (math.prod(self._padded), *steps, *strides), wide.storage_offset() + origin)
-        index = self._windows
-        if len(wide) * math.prod(counts) <= index.numel() or windows.numel() <= FEW:  # many rows share a window: copy each window once
-            index = index if len(wide) == 1 else index + torch.arange(len(wide), device=wide.device) * math.prod(counts)
-            return windows.reshape(-1, math.prod(self.sizes)).index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
-        runs = [run.index for run in self.runs if run is not None]
-        return windows[torch.arange(len(wide), device=wide.device), *runs]
+        return wide.as_strided((len(wide), *counts, *self.sizes), (math.prod(self._padded), *steps, *strides), wide.storage_offset() + origin)
 
     @cached_property
     def _strided(self) -> tuple[list[int], list[int], list[int], int]:
@@ -165,7 +185,7 @@ class Window:
         """The size of the window relative to the node."""
         return math.prod(self.places.sizes) / max(1, math.prod(self.places.shape))
 
-    def take(self, constant: Tensor) -> Tensor:
+    def take(self, constant: Tensor | Constant) -> Tensor:
         """The part of a constant that belongs to the values; 0 where these stand for nothing, unless they are 0 themselves."""
         return self.places.take(constant, bounded=not self.clean)
 
@@ -187,7 +207,7 @@ class Window:
             return self
         return self.scaled(torch.ones((1,) * (len(self.places.shape) + 1), dtype=self.values.dtype, device=self.values.device))
 
-    def dot(self, constant: Tensor) -> Tensor:
+    def dot(self, constant: Tensor | Constant) -> Tensor:
         """Inner products with a constant: (rows, samples)."""
         part = self.take(constant)
         found = (self.values * part).flatten(2).sum(2)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import Layout
-from boundlab.forms import Window
+from boundlab.forms import Constant, Window
 from boundlab.interval import Ball, Interval, laid_out
 from boundlab.passes import rectified, rectified_ball, sloped
 from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
@@ -54,12 +54,21 @@ class Rectified:
 class Adaptive(Lines):
     """The lines of a ReLU of which the lower one has the slope 0 or 1 that is nearer to the chord's."""
 
+    @cached_property
+    def _slope(self) -> Constant:
+        return Constant(self.upper[0])
+
+    @cached_property
+    def _bias(self) -> Constant:
+        assert self.upper_bias is not None
+        return Constant(self.upper_bias)
+
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         """Slopes are looked up once, as the lower one follows from the chord's."""
         if self.upper_bias is None or self.shapes[0] != torch.Size((rows.values.shape[1], *rows.places.shape)):
             return None
-        slope, negative = rows.take(self.upper[0]), rows.values.clamp(max=0)
-        constants = rows.with_values(negative, rows.clean).dot(self.upper_bias)
+        slope, negative = rows.take(self._slope), rows.values.clamp(max=0)
+        constants = rows.with_values(negative, rows.clean).dot(self._bias)
         coefficients = rows.values.clamp(min=0).mul_(slope.round()).addcmul_(negative, slope)
         return [rows.with_values(coefficients)], constants
 
