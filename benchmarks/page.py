@@ -19,7 +19,7 @@ HEAD = """# Benchmarks
 Made by `python -m benchmarks.page` from `benchmarks/results/`; the commands are beside the figures. Two cores of a shared machine, no GPU.
 Networks and data that are not part of the project are found through `BOUNDLAB_SHARED`, `--data` and `--cifar`; the scripts say what is missing and
 how to get it. `make benchmarks` runs everything that needs neither. Parts are measured at different times: the history of `benchmarks/results/` has
-the commit of each; growth, memory, compilation, kw_mnist and the networks of others are of older code than the costs.
+the commit of each; compilation is of older code than the rest.
 """
 
 
@@ -115,7 +115,12 @@ def training(found: dict[str, Any]) -> list[str]:
         "One forward and backward pass of a batch; time as a multiple of the natural step, and peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with IBP; and without "
         f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
         "Kernels: the matrix products and convolutions of that step alone, again as a multiple of the whole natural step: what no other way to do "
-        "the same work goes below. Every convolution is needed for the clean batch, for centres, for radii and for the coefficients of the row.", "",
+        "the same work goes below. Robust steps have the channels last in memory, as the recipes of these networks do; multiples are of the plain natural step, and "
+        "beside it stands what a natural step takes with the channels last.", "",
+        "Where the floor is: of every convolution of the natural step, forward and backward, IBP makes three (for the clean batch, centres and radii) and LiRPA "
+        "with fusion four (for the coefficients of the row, too): 3 and 4 natural steps, if these were convolutions alone and all of them equally fast. The first layer, which needs no gradient of "
+        "its argument, and what natural steps spend on other things bring that down to the kernels' multiples in the table; batch norms and ReLUs of all of these, "
+        "and their gradients, are what is left between these and the times. The aims of 2.6 and 3.7 lie below the arithmetic of four convolutions for one on networks that are convolutions alone.", "",
         *table(["network", "batch", "natural, ms", "channels last, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
     ]  # fmt: skip
 
