@@ -22,7 +22,8 @@ from boundlab.methods.memory import rows_at_once, rows_from_now_on
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
 TRIAL = 32
-"""How many rows of each sample tell whether a look at a node leaves no more than that share of them."""
+"""How many rows of each sample tell whether a look at a node leaves no more than that share of them; up to twice as many if
+these are all."""
 
 Undecided = Callable[[Interval], Tensor]
 """Which elements of a node are worth more work, given what is known of it by now."""
@@ -91,19 +92,23 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: 
     known, at_once = analysis.interval(target), rows_at_once(analysis, target)
     every = torch.ones_like(known.lower, dtype=torch.bool)
     if sides != "both":
-        return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided, at_once)[0]
-    first = known.centre >= 0
-    known, at_once = _one_side(analysis, target, known, first, undecided, at_once)
-    return _one_side(analysis, target, known, ~first, undecided, at_once)[0]
+        return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided, at_once, Looks())[0]
+    first, looks = known.centre >= 0, Looks()
+    known, at_once = _one_side(analysis, target, known, first, undecided, at_once, looks)
+    return _one_side(analysis, target, known, ~first, undecided, at_once, looks)[0]
 
 
-def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int) -> tuple[Interval, int]:
+def _one_side(
+    analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int, looks: Looks
+) -> tuple[Interval, int]:
     """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above. at_once: how many
-    rows to begin with; returned is also how many there may be, as the first ones tell."""
+    rows to begin with; returned is also how many there may be, as the first ones tell. looks: what those of the other side,
+    if it came first, have settled; else some rows of this one try."""
     elements = Elements(analysis, target)
     wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))  # (samples, size)
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
-    count = int(wanted.sum(1).max()) if wanted.numel() else 0
+    counts = wanted.sum(1)
+    count = int(counts.max()) if wanted.numel() else 0
     if not count:
         return known, at_once
 
@@ -115,9 +120,10 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
         return known.intersect(Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least)))
 
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
-    order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, wanted.sum(1))  # (rows, samples)
+    order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, counts)  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
-    done, looks = 0, Looks()
+    trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)  # (samples,)
+    most, done = 0 if looks.before else min(count, 2 * TRIAL), 0
     while done < len(order):
         chosen = order[done : done + at_once]
         rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
@@ -125,9 +131,9 @@ def _one_side(analysis: Analysis, target: str, known: Interval, below: Tensor, u
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
             done += len(chosen)
             continue
-        trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None].expand_as(chosen) < TRIAL
+        trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None] < trying
         going = lambda least: elements.split(undecided(known_with(least)))
-        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, done < TRIAL, done + len(chosen) > TRIAL)
+        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, max(0, most - done), count > most)
         ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
             race.note(concretize(analysis, ends, bias), race.open)
@@ -177,9 +183,10 @@ class Race:
     best: Tensor
     going: Callable[[Tensor], Tensor]
     looks: Looks
-    trying: bool
+    trying: int
+    """How many rows, the first ones, have those of the trial among them."""
     others: bool
-    """Whether there were rows of the trial at the start, and others."""
+    """Whether there may be other rows."""
     peak: int = 0
     widest: int = 0
     """The largest number of coefficients of one node so far: of all rows, and of one."""
@@ -191,8 +198,10 @@ class Race:
         if not alone or name not in self.analysis.plan.readers:
             return None
         if self.trying:
-            first = torch.arange(min(TRIAL, len(bias)), device=bias.device)[:, None].expand(-1, bias.shape[1])
-            self.looks.count(name, *self._look(name, pick(rows, first), bias[:TRIAL], self.trial[:TRIAL]))
+            first = rows
+            if self.trying < len(bias):
+                first = pick(rows, torch.arange(self.trying, device=bias.device)[:, None].expand(-1, bias.shape[1]))
+            self.looks.count(name, *self._look(name, first, bias[: self.trying], self.trial[: self.trying]))
         worth = self.looks.worth(name)
         if worth is not None and not bool(worth.any()):
             return None
