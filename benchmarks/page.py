@@ -54,7 +54,8 @@ def verification(found: dict[str, Any]) -> list[str]:
         *table(["workload", "method", "batch", "ms", "GFLOP", "kernels, ms", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
         *table(["method", "geometric mean of peer / ours", "aim", "if ours were its kernels alone"], means),
         "GFLOP and kernels: the floating-point operations of its matrix products and convolutions, and the time that these alone take, the least that "
-        "any way to do the same work on this machine needs.", "",
+        "any way to do the same work on this machine needs. The machine is shared: three runs on one day gave means of 1.6 to 1.8 (ibp), 1.5 to 1.6 (crown-ibp), 2.8 to 2.9 (crown) "
+        "and 10.2 to 10.6 (alpha-crown), and single rows differ by up to a quarter (`crown` on mlp_6x200: 0.83, 0.88, 1.08).", "",
         "Where the floor is: `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, which take three quarters of its time at the 130 GFLOPS that two threads "
         "reach in them here; without anything else it would be 1.2 times cheaper than the peer. The rest is the passes over the coefficients at each ReLU and at the input. Nearly all of its neurons are undecided behind the second layer, so dropping rows saves "
         "little there, unlike on the convolutional networks. `crown-ibp` pulls 9 rows a sample back through every layer, which is 9 times the "
