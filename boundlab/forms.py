@@ -24,7 +24,7 @@ from boundlab.batch import all_finite, product
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
-KEPT = 1 << 20
+KEPT = 1 << 18
 """Of so many numbers at most what windows see of a constant is kept."""
 
 

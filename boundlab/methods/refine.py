@@ -17,7 +17,7 @@ from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
-from boundlab.methods.memory import rows_at_once, rows_from_now_on
+from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
@@ -94,7 +94,8 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: 
     if sides != "both":
         return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided, at_once, Looks())[0]
     first, looks = known.centre >= 0, Looks()
-    known, at_once = _one_side(analysis, target, known, first, undecided, at_once, looks)
+    known, widest = _one_side(analysis, target, known, first, undecided, at_once, looks)
+    at_once = max(at_once, coefficients(analysis) // widest) if widest else at_once
     return _one_side(analysis, target, known, ~first, undecided, at_once, looks)[0]
 
 
@@ -102,15 +103,15 @@ def _one_side(
     analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int, looks: Looks
 ) -> tuple[Interval, int]:
     """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above. at_once: how many
-    rows to begin with; returned is also how many there may be, as the first ones tell. looks: what those of the other side,
-    if it came first, have settled; else some rows of this one try."""
+    rows to begin with; returned is also how many coefficients of one node a row takes at most, 0 if that is not known. looks: what
+    those of the other side, if it came first, have settled; else some rows of this one try."""
     elements = Elements(analysis, target)
     wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))  # (samples, size)
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
     counts = wanted.sum(1)
     count = int(counts.max()) if wanted.numel() else 0
     if not count:
-        return known, at_once
+        return known, 0
 
     def known_with(least: Tensor) -> Interval:
         """With lower bounds (samples, size) of the element times its sign; only of what was asked for, so that no sample
@@ -123,7 +124,7 @@ def _one_side(
     order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, counts)  # (rows, samples)
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
     trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)  # (samples,)
-    most, done = 0 if looks.before else min(count, 2 * TRIAL), 0
+    widest, most, done = 0, 0 if looks.before else min(count, 2 * TRIAL), 0
     while done < len(order):
         chosen = order[done : done + at_once]
         rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
@@ -137,9 +138,9 @@ def _one_side(
         ends, bias = pull_back(analysis, target, rows, visit=race.visit)
         if len(bias):
             race.note(concretize(analysis, ends, bias), race.open)
-        best, done = race.best, done + len(chosen)
+        best, done, widest = race.best, done + len(chosen), max(widest, race.widest if len(bias) else 0)
         at_once = max(at_once, rows_from_now_on(analysis, target, len(chosen), race.peak, race.widest if len(bias) else None))
-    return known_with(best), at_once
+    return known_with(best), widest
 
 
 def _spread(order: Tensor, counts: Tensor) -> Tensor:
