@@ -102,7 +102,7 @@ class Places:
             runs = [run.index for run in self.runs if run is not None]
             return self._all(value)[torch.arange(len(value), device=value.device), *runs]
         seen = constant.seen if isinstance(constant, Constant) and not value.requires_grad else {}
-        key = (self.shape, self.sizes, *map(tuple, self._strided[:3]), self._strided[3])
+        key = (self.shape, self.sizes, *((run.first, run.step, run.count) if run is not None else None for run in self.runs))
         flat = seen.get(key)
         if flat is None:  # many rows share a window: copy each window once
             flat = self._all(value).reshape(-1, math.prod(self.sizes))

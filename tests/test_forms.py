@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.forms import Places, Run, Window, unravel
+from boundlab.forms import Constant, Places, Run, Window, unravel
 from boundlab.methods import backward, refine
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.transposes import Convolution
@@ -314,3 +314,13 @@ def test_constants_with_the_channels_last() -> None:
         for sample in range(2):
             i, j = divmod(int(chosen[row, sample]), 4)
             assert torch.equal(plain[row, sample], padded[sample, :, i : i + 3, j : j + 3])
+
+
+def test_what_windows_see_is_kept_for_windows_that_lie_alike_only() -> None:
+    """Windows that stick out before a node and windows that stick out behind it have the same strides."""
+    constant = Constant(torch.arange(1.0, 6.0)[None])
+    index = torch.tensor([[0], [1], [2], [0], [1], [2]])
+    for first in (-1, 0, -1):
+        places = Places((5,), (2,), (Run(index, 3, first, 2),))
+        assert torch.equal(places.take(constant), places.take(constant.value))
+    assert len(constant.seen) == 2
