@@ -8,7 +8,7 @@ batch have the node's own layout, (rows, *shape); those of a node without one (a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,10 +25,10 @@ WINDOW_SHARE = 0.5
 """The share of a node up to which a window is cheaper than dense rows."""
 
 
-def out_degrees(analysis: Analysis, target: str, stop: Callable[[str], bool]) -> dict[str, int]:
-    """GetOutDegree: for each node that ``target`` depends on, how many nodes between them read it."""
-    degrees: dict[str, int] = {target: 0}
-    queue = deque([target])
+def out_degrees(analysis: Analysis, starts: Iterable[str], stop: Callable[[str], bool]) -> dict[str, int]:
+    """GetOutDegree: for each node that the starts depend on, how many nodes between them read it."""
+    degrees = dict.fromkeys(starts, 0)
+    queue = deque(degrees)
     while queue:
         name = queue.popleft()
         if stop(name):
@@ -66,15 +66,27 @@ def pull_back(
     there. relaxation: of a node, if not the one that the analysis would choose. Returns the coefficients of the ends and
     the bias (rows, samples).
     """
-    nodes, sources = analysis.graph.nodes, analysis.regions
-    ends = (lambda name: name in sources) if stop is None else (lambda name: name in sources or stop(name))
-    samples = analysis.samples if nodes[target].layout is not None else 1
-    degrees = out_degrees(analysis, target, ends)
-    pending: dict[str, Ends] = {target: rows}
-    finished: dict[str, Ends] = {}
+    samples = analysis.samples if analysis.graph.nodes[target].layout is not None else 1
     like = rows.values if isinstance(rows, Window) else rows
     bias = torch.zeros(like.shape[0], samples, dtype=like.dtype, device=like.device)
-    queue = deque([target])
+    return pull_on(analysis, {target: rows}, bias, stop, visit, relaxation)
+
+
+def pull_on(
+    analysis: Analysis,
+    starts: Mapping[str, Ends],
+    bias: Tensor,
+    stop: Callable[[str], bool] | None = None,
+    visit: Visit | None = None,
+    relaxation: Choose | None = None,
+) -> tuple[dict[str, Ends], Tensor]:
+    """The same from several nodes at once, such as the ends where an earlier call has stopped, with the bias that it found."""
+    nodes, sources, samples = analysis.graph.nodes, analysis.regions, bias.shape[1]
+    ends = (lambda name: name in sources) if stop is None else (lambda name: name in sources or stop(name))
+    degrees = out_degrees(analysis, starts, ends)
+    pending: dict[str, Ends] = dict(starts)
+    finished: dict[str, Ends] = {}
+    queue = deque(name for name in starts if degrees[name] == 0)
     while queue:
         name = queue.popleft()
         arrived = pending.pop(name, None)
@@ -85,7 +97,7 @@ def pull_back(
         current = arrived.dense() if isinstance(arrived, Outer) else arrived
         call = analysis.calls[name]
         if visit is not None and current is not None:
-            alone = not pending and not finished and nodes[name].layout == Layout() and name != target
+            alone = not pending and not finished and nodes[name].layout == Layout() and name not in starts
             kept = visit(name, current, bias, alone)
             if kept is not None:
                 current, bias = pick(current, kept), bias.gather(0, kept)

@@ -212,30 +212,35 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
         if target in analysis.plan.affine_only or side not in _sides(answer, "both"):
             return crown
         return torch.fmax(crown, _climb(answer, target, side, rows))
-    bounds = [through_affine_tail(analysis, target, rows)]
+    if answer.method in ("ibp", "forward"):
+        best = _through_tail(analysis, target, rows, further=False)
+    else:
+        parts = rows.split(rows_at_once(analysis, target))
+        best = torch.cat([_through_tail(analysis, target, part, further=True) for part in parts])
     if answer.forms is not None:
-        bounds.append(_forward_rows(answer.forms, node, rows))
-        bounds.append(backward.interval_rows(analysis, target, rows, analysis.interval(target).intersect(answer.forms.interval(node))))
-    if answer.method != "ibp" and answer.method != "forward":
-        step = rows_at_once(analysis, target)
-        bounds.append(torch.cat([refine.lower_bounds(analysis, target, part) for part in rows.split(step)]))
-    best = bounds[0]
-    for bound in bounds[1:]:
-        best = torch.fmax(best, bound)
+        known = analysis.interval(target).intersect(answer.forms.interval(node))
+        best = torch.fmax(best, _forward_rows(answer.forms, node, rows))
+        best = torch.fmax(best, backward.interval_rows(analysis, target, rows, known))
     return best
 
 
-def through_affine_tail(analysis: Analysis, target: str, rows: Tensor) -> Tensor:
+def _through_tail(analysis: Analysis, target: str, rows: Tensor, further: bool) -> Tensor:
     """Interval bounds of rows of the output, with the affine operators at its end merged into the rows: at least as
-    tight as bounding the output first. Ends at nodes before which nothing can be gained and takes their intervals."""
+    tight as bounding the output first. Ends at nodes before which nothing can be gained and takes their intervals.
+
+    further: goes on from there to the sources, and takes the better one of both bounds.
+    """
     bent = lambda name: name in analysis.plan.settled or not analysis.interval(name).dtype.is_floating_point
     ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
+    best = bias
     for name, part in ends.items():
         if name in analysis.regions:
-            bias = bias + analysis.regions[name].least(part)
+            best = best + analysis.regions[name].least(part)
             continue
-        bias = bias + backward.interval_rows(analysis, name, part if isinstance(part, Window) else backward.dense(part), analysis.interval(name))
-    return bias
+        best = best + backward.interval_rows(analysis, name, part if isinstance(part, Window) else backward.dense(part), analysis.interval(name))
+    if further and any(name not in analysis.regions for name in ends):
+        best = torch.fmax(best, backward.concretize(analysis, *backward.pull_on(analysis, ends, bias)))
+    return best
 
 
 def differences(answer: Answer, target: str, labels: Tensor) -> Interval:

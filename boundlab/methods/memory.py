@@ -10,7 +10,7 @@ import torch
 from boundlab.errors import ArgumentError, MemoryLimit
 from boundlab.methods.analysis import Analysis
 
-SPEED = 3 << 19
+SPEED = 1 << 21
 """Coefficients of a node beyond which more rows at once are not faster: they only leave the cache."""
 COPIES = 8
 """How many tensors of the size of the rows a backward step keeps alive."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,8 +26,12 @@ Transpose = Callable[[Window], list[Window] | None]
 
 
 def windows_of(call: Call) -> Transpose | None:
+    """The transpose of a call for windows, or None; it is made when the first window comes, and may turn out not to be there."""
     make = WINDOWS.get(getattr(call.node.op, "overloadpacket", None))
-    return None if make is None or call.node.output is not None else make(call)
+    if make is None or call.node.output is not None:
+        return None
+    made = cache(lambda: make(call))
+    return lambda rows: None if (transpose := made()) is None else transpose(rows)
 
 
 def _pass(*factors: int | float) -> Transpose:
