@@ -121,13 +121,14 @@ def _one_side(
         return known.intersect(Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least)))
 
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
-    order = _spread(wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T, counts)  # (rows, samples)
+    order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
+    order = _spread(order, counts).contiguous()  # (rows, samples), and so will the rows be
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
     trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)  # (samples,)
     widest, most, done = 0, 0 if looks.before else min(count, 2 * TRIAL), 0
     while done < len(order):
         chosen = order[done : done + at_once]
-        rows = elements.rows(chosen, sign.gather(1, chosen.T).T)
+        rows = elements.rows(chosen, sign.T.gather(0, chosen))
         if undecided is None:
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
             done += len(chosen)
