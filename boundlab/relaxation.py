@@ -277,8 +277,8 @@ class AffineMap:
     replaced by its absolute value, and no constant term; None if all coefficients of an argument have one sign, which
     ``signs`` gives (default: positive).
     ``arguments``: what is known of each argument. ``transpose``: rows -> rows for each argument where it is known in closed form
-    (for speed; it equals autograd's), ``windows``: the same for rows that vanish outside a window. ``unbiased``: the
-    function without its constant term, where there is such a form. ``constant``: that term where it is known,
+    (for speed; it equals autograd's), ``windows``: makes the same for rows that vanish outside a window, when the first of them
+    come. ``unbiased``: the function without its constant term, where there is such a form. ``constant``: that term where it is known,
     broadcastable to the result; 0.0 if there is none. ``apart``: the transpose with the rows of arguments without a batch kept
     apart by samples.
     """
@@ -289,7 +289,7 @@ class AffineMap:
     transpose: Callable[[Rows], list[Rows]] | None = None
     constant: Tensor | float | None = None
     signs: tuple[int, ...] = ()
-    windows: Callable[[Window], list[Window] | None] | None = None
+    windows: Callable[[], Callable[[Window], list[Window] | None] | None] = lambda: None
     unbiased: Callable[..., Tensor] | None = None
     apart: Callable[[Rows], list[Any]] | None = None
     takes_units: ClassVar[bool] = True
@@ -301,6 +301,10 @@ class AffineMap:
     @cached_property
     def zeros(self) -> tuple[Tensor, ...]:
         return tuple(torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in self.arguments)
+
+    @cached_property
+    def _of_windows(self) -> Callable[[Window], list[Window] | None] | None:
+        return self.windows()
 
     @cached_property
     def offset(self) -> Tensor:
@@ -320,10 +324,11 @@ class AffineMap:
         return self.apart(rows), [] if self.linear else [(rows, self.offset)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
-        if self.windows is None:
+        transpose = self._of_windows
+        if transpose is None:
             return None
         rows = rows.cleaned()
-        coefficients = self.windows(rows)
+        coefficients = transpose(rows)
         return None if coefficients is None else (coefficients, 0.0 if self.linear else rows.dot(self.offset))
 
     def _of_units(self, units: Sequence[Unit], apart: Callable[[Rows], list[Any]]) -> Form:

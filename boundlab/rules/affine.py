@@ -65,7 +65,8 @@ class Affine:
     def relax(self, call: Call) -> Relaxation:
         if not all(x.dtype.is_floating_point for x in call.inputs):  # a truth value as a number: it has no slope
             return constant_lines(self.interval(call), call.inputs)
-        return AffineMap(call.bind(), self._absolute(call), call.inputs, transpose_of(call), constant_of(call), self._signs(call), windows_of(call))
+        windows = lambda: windows_of(call)
+        return AffineMap(call.bind(), self._absolute(call), call.inputs, transpose_of(call), constant_of(call), self._signs(call), windows)
 
     def interval(self, call: Call) -> Interval:
         self._check(call)

@@ -106,8 +106,8 @@ class Bilinear:
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
         (x, y, *rest), kwargs = call.arguments
-        kinds = [v.dtype for v in (x, y) if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point]
-        x, y = (_as_number(v, kinds) if isinstance(v, Interval) else v for v in (x, y))
+        if any(isinstance(v, Interval) and not v.dtype.is_floating_point for v in (x, y)):
+            x, y = _as_numbers(x, y)
         bias = (rest[0] if rest else kwargs.get("bias")) if self.has_bias else None
         return x, y, bias
 
@@ -209,7 +209,7 @@ class Bilinear:
                 call.inputs,
                 transpose_of(call),
                 constant_of(call),
-                windows=windows_of(call),
+                windows=lambda: windows_of(call),
                 unbiased=self._linear_part(call),
                 apart=self._apart(call),
             )
@@ -357,11 +357,11 @@ def _with_constant(call: Call, place: int, value: Tensor) -> Call:
     return replace(call, leaves=tuple(leaves), positions=(kept,), names=(call.names[1 - place],))
 
 
-def _as_number(x: Interval, kinds: list[torch.dtype]) -> Interval:
-    """A truth value as the number 0 or 1."""
-    if x.dtype.is_floating_point or not kinds:
-        return x
-    return Interval(x.lower.to(kinds[0]), x.upper.to(kinds[0]))
+def _as_numbers(*sides: Any) -> tuple[Any, ...]:
+    """The sides, with truth values that are perturbed as the numbers 0 and 1 if one of the sides is a number."""
+    kind = next((v.dtype for v in sides if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point), None)
+    truth = lambda v: isinstance(v, Interval) and not v.dtype.is_floating_point
+    return sides if kind is None else tuple(Interval(v.lower.to(kind), v.upper.to(kind)) if truth(v) else v for v in sides)
 
 
 def _is_trained(weight: Any) -> bool:

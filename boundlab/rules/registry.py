@@ -79,21 +79,14 @@ class Call:
 
         constant: what the other arguments are replaced by.
         """
-        fixed = [leaf if i in self.positions else constant(leaf) for i, leaf in enumerate(self.leaves)]
         call = self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
-        args, kwargs = self.arguments if function is None else (tuple(fixed), {}) if self.flat else pytree.tree_unflatten(fixed, self.tree)
-        places = [i for i, arg in enumerate(args) if isinstance(arg, Interval)]
 
         def bound(*variables: Any) -> Any:
-            if len(places) == len(self.positions):  # no perturbed argument inside a list or among the keywords
-                given = list(args)
-                for place, variable in zip(places, variables, strict=True):
-                    given[place] = variable
-                return call(tuple(given), kwargs)
-            leaves = list(fixed)
+            given = [constant(leaf) for leaf in self.leaves]
             for position, variable in zip(self.positions, variables, strict=True):
-                leaves[position] = variable
-            return call(*pytree.tree_unflatten(leaves, self.tree))
+                given[position] = variable
+            args, kwargs = (tuple(given), {}) if self.flat else pytree.tree_unflatten(given, self.tree)
+            return call(args, kwargs)
 
         return bound
 

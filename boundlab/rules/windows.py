@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -26,12 +25,8 @@ Transpose = Callable[[Window], list[Window] | None]
 
 
 def windows_of(call: Call) -> Transpose | None:
-    """The transpose of a call for windows, or None; it is made when the first window comes, and may turn out not to be there."""
     make = WINDOWS.get(getattr(call.node.op, "overloadpacket", None))
-    if make is None or call.node.output is not None:
-        return None
-    made = cache(lambda: make(call))
-    return lambda rows: None if (transpose := made()) is None else transpose(rows)
+    return None if make is None or call.node.output is not None else make(call)
 
 
 def _pass(*factors: int | float) -> Transpose:
