@@ -39,11 +39,12 @@ def verification(found: dict[str, Any]) -> list[str]:
             f"{row['mean_margin']:.4f}",
             f"{peer['mean_margin']:.4f}",
         ]
-        floor = f"{row['gigaflops']:.2f}", f"{1e3 * row['kernels']:.1f}"
+        floor = f"{1e3 * row['operators']:.1f}", f"{1e3 * row['kernels']:.1f}", f"{row['gigaflops']:.2f}"
         rows.append([row["workload"], row["method"], str(row["batch"]), f"{1e3 * row['seconds']:.1f}", *floor, *cells])
-    alone = gains({key: row | {"ratio": row["kernels"] / row["step"]} for key, row in found["rows"].items()})
+    only = lambda part: gains({key: row | {"ratio": row[part] / row["step"]} for key, row in found["rows"].items()})
+    operators, kernels = only("operators"), only("kernels")
     means = [
-        [method, f"{gain:.2f}", f"{TARGETS[method]:g}" if method in TARGETS else "", f"{alone[method]:.1f}"]
+        [method, f"{gain:.2f}", f"{TARGETS[method]:g}" if method in TARGETS else "", f"{operators[method]:.2f}", f"{kernels[method]:.2f}"]
         for method, gain in gains(found["rows"]).items()
     ]
     return [
@@ -51,8 +52,8 @@ def verification(found: dict[str, Any]) -> list[str]:
         "Lower bounds of all margins, without gradient. The cost is a multiple of one forward and backward pass of the same batch, measured in the same "
         f"process, interleaved, best of several rounds, {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on torch 2.13, measured in the same way on another "
         "quiet two-core machine (`benchmarks/peer.json`); its plain step took up to twice as long as ours does here, which makes its multiples smaller.", "",
-        *table(["workload", "method", "batch", "ms", "GFLOP", "kernels, ms", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
-        *table(["method", "geometric mean of peer / ours", "aim", "if ours were its kernels alone"], means),
+        *table(["workload", "method", "batch", "ms", "operators", "kernels", "GFLOP", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
+        *table(["method", "geometric mean of peer / ours", "aim", "operators alone", "kernels alone"], means),
         "GFLOP and kernels: the floating-point operations of its matrix products and convolutions, and the time that these alone take, the least that "
         "any way to do the same work on this machine needs. The machine is shared: three runs on one day gave means of 1.6 to 1.8 (ibp), 1.5 to 1.6 (crown-ibp), 2.8 to 2.9 (crown) "
         "and 10.2 to 10.6 (alpha-crown), and single rows differ by up to a quarter (`crown` on mlp_6x200: 0.83, 0.88, 1.08).", "",
@@ -81,13 +82,16 @@ def growth(found: dict[str, Any]) -> list[str]:
 
 
 def memory(found: list[dict[str, Any]]) -> list[str]:
-    rows = [[row["workload"], row["form"], f"{row['peak_mib']:.0f}", f"{row['seconds']:.2f}", f"{row['width']:.6g}"] for row in found]
+    figures = lambda row: (f"{row['tensors_mib']:.1f}", f"{row['peak_mib']:.0f}", f"{row['seconds']:.2f}", f"{row['width']:.6g}")
+    rows = [[row["workload"], row["form"], *figures(row)] for row in found]
     return [
         "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
-        "Growth of the resident size of a process that asks one question. Dense: windows switched off and as many rows at once as memory allows. "
+        "Tensors: the most bytes of tensors at once, beside those from before, as the profiler notes them; the same in every run. Resident: by how much the "
+        "resident size of the process grows, which has in it what the allocator keeps and what kernels take for themselves, and differs by a third between runs. "
+        "Dense: windows switched off and as many rows at once as memory allows. "
         "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs at a radius of 1/255 under `memory=\"2 GiB\"`, and again under `\"20 MiB\"` (a budget for coefficients, beside the values and weights: of its linear layer alone 64 MiB); one layer of its dense form alone would need "
         "65536 rows of 65536 numbers, 16 GiB.", "",
-        *table(["network", "form", "peak MiB", "seconds", "mean width"], rows),
+        *table(["network", "form", "tensors, MiB", "resident, MiB", "seconds", "mean width"], rows),
     ]  # fmt: skip
 
 

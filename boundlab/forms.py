@@ -149,18 +149,25 @@ class Places:
         offsets = torch.zeros((), dtype=torch.long, device=values.device)
         for size, stride in zip(self.sizes, strides, strict=True):
             offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
-        canvas = torch.zeros(*values.shape[:2], math.prod(sizes), dtype=values.dtype, device=values.device)
-        if values.requires_grad:
-            canvas = canvas.scatter(2, base.unsqueeze(2) + offsets.flatten(), values.flatten(2))
-        else:  # in parts, as the indices take twice the memory of the values
-            some = max(1, INDICES // max(1, values[:1].numel()))
-            for i in range(0, len(values), some):
-                canvas[i : i + some].scatter_(2, base[i : i + some].unsqueeze(2) + offsets.flatten(), values[i : i + some].flatten(2))
-        filled = canvas.reshape(*values.shape[:2], *sizes)
-        for d in dims:
-            before, _ = self.overhang[d]
-            filled = filled.narrow(d + 2, before, self.shape[d])
-        return filled
+
+        def filled(some: slice) -> Tensor:
+            rows = values[some]
+            canvas = torch.zeros(*rows.shape[:2], math.prod(sizes), dtype=rows.dtype, device=rows.device)
+            place = base[some].unsqueeze(2) + offsets.flatten()
+            canvas = canvas.scatter(2, place, rows.flatten(2)) if rows.requires_grad else canvas.scatter_(2, place, rows.flatten(2))
+            canvas = canvas.reshape(*rows.shape[:2], *sizes)
+            for d in dims:
+                canvas = canvas.narrow(d + 2, self.overhang[d][0], self.shape[d])
+            return canvas
+
+        count = max(1, INDICES // max(1, values.shape[1] * math.prod(sizes)))
+        if values.requires_grad or count >= len(values):
+            return filled(slice(None))
+        # in parts, as the indices take twice the memory of the values, and what sticks out as much again
+        whole = values.new_empty(*values.shape[:2], *[self.shape[d] if d in dims else size for d, size in enumerate(self.sizes)])
+        for i in range(0, len(values), count):
+            whole[i : i + count] = filled(slice(i, i + count))
+        return whole
 
 
 @dataclass(frozen=True, eq=False)

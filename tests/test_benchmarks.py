@@ -11,8 +11,10 @@ import torch
 
 import boundlab as bl
 from benchmarks import page, timing, verification, words
+from benchmarks.memory import allocated
 from benchmarks.workloads import PEER, WORKLOADS
 from boundlab.data.sentences import load_sst
+from boundlab.methods import backward, memory
 from boundlab.models.text import build_text
 from boundlab.training.recipes import RECIPES
 from tests.test_words import write_treebank
@@ -39,9 +41,32 @@ def test_every_task_is_timed_and_the_best_round_counts() -> None:
     def count(name: str) -> None:
         calls[name] += 1
 
-    best = timing.best_of({name: lambda name=name: count(name) for name in calls}, rounds=4)
+    best = timing.best_of({name: lambda name=name: count(name) for name in calls}, rounds=4, least=0)
     assert calls == {"a": 5, "b": 5}  # one round to warm up
     assert set(best) == {"a", "b"} and all(seconds < float("inf") for seconds in best.values())
+
+
+def test_what_is_allocated_at_once_is_counted() -> None:
+    def task() -> None:
+        first = torch.zeros(1 << 20, dtype=torch.uint8)
+        second = torch.zeros(1 << 21, dtype=torch.uint8)
+        del first
+        torch.zeros(1 << 19, dtype=torch.uint8).add_(second[0])
+
+    assert allocated(task) == pytest.approx(3 << 20, abs=1 << 12)
+
+
+def test_windows_take_half_the_memory_of_dense_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = WORKLOADS["resnet"]
+    x, _ = workload.batch("crown", 10)
+    net, region = bl.capture(workload.network(), x), bl.Linf(x, workload.eps)
+    with torch.no_grad():
+        ask = lambda: net.bounds(region, method="crown")
+        ask()
+        windows = allocated(ask)
+        monkeypatch.setattr(backward, "WINDOW_SHARE", -1.0)
+        monkeypatch.setattr(memory, "SPEED", 1 << 40)
+        assert windows <= allocated(ask) / 2
 
 
 def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,11 +83,12 @@ def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, m
         "ratio": 2.0,
         "mean_margin": -9.0,
         "gigaflops": 1.0,
+        "operators": 0.0015,
         "kernels": 0.001,
     }
     timing.save("verification", {"threads": 2, "rows": {"conv_small/ibp": row}})
     page.main()
-    assert "| conv_small | ibp | 64 | 2.0 | 1.00 | 1.0 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
+    assert "| conv_small | ibp | 64 | 2.0 | 1.5 | 1.0 | 1.00 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
     assert verification.gains({"conv_small/ibp": row}) == {"ibp": pytest.approx(PEER["conv_small/ibp"]["ratio"] / 2)}
     assert json.loads((tmp_path / "verification.json").read_text())["threads"] == 2
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -53,6 +54,17 @@ def by_hand(window: Window) -> Tensor:
         if all(0 <= i < n for i, n in zip(where, places.shape, strict=True)):
             dense[(r, b, *where)] += window.values[tuple(at)]
     return dense
+
+
+@settings(deadline=None)
+@given(windows(), st.integers(1, 4))
+def test_dense_in_parts(window: Window, rows: int) -> None:
+    """Windows are put in their places some rows at a time."""
+    places = window.places
+    canvas = math.prod(n + sum(out) for n, out in zip(places.shape, places.overhang, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("boundlab.forms.INDICES", rows * window.values.shape[1] * canvas)
+        torch.testing.assert_close(window.dense(), by_hand(window), rtol=0, atol=0)
 
 
 @settings(deadline=None)
@@ -298,6 +310,24 @@ def test_many_small_windows_through_one_matrix(groups: int, stride: int, padding
     weights = torch.randn_like(at_once)
     first, second = (torch.autograd.grad((found * weights).sum(), [rows, conv.weight]) for found in (at_once, one_by_one))
     torch.testing.assert_close(first, second)
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 3), st.integers(1, 6), st.integers(0, 99))
+def test_strides_by_phases(data: st.DataObject, dims: int, into: int, seed: int) -> None:
+    """With and without gradient, few channels and more."""
+    some = lambda least, most: data.draw(st.lists(st.integers(least, most), min_size=dims, max_size=dims))
+    kernel, stride, padding, size = some(1, 4), some(1, 4), some(0, 2), some(1, 7)
+    assume(all(n + 2 * pad >= k for n, pad, k in zip(size, padding, kernel, strict=True)))
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(3, into, *kernel, generator=generator, dtype=torch.float64)
+    x = torch.zeros(2, into, *size, dtype=torch.float64, requires_grad=True)
+    y = (F.conv1d, F.conv2d, F.conv3d)[dims - 1](x, weight, None, stride, padding)
+    rows = torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(y, x, rows)
+    convolution = Convolution(weight, stride, padding, [1] * dims, 1, x.shape[1:])
+    for some_rows in (rows, rows.clone().requires_grad_()):
+        torch.testing.assert_close(convolution._by_phases(some_rows, padding, size), expected)
 
 
 def test_constants_with_the_channels_last() -> None:

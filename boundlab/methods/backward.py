@@ -8,7 +8,7 @@ batch have the node's own layout, (rows, *shape); those of a node without one (a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -89,13 +89,13 @@ def pull_on(
     queue = deque(name for name in starts if degrees[name] == 0)
     while queue:
         name = queue.popleft()
-        arrived = pending.pop(name, None)
+        current = pending.pop(name, None)
         if ends(name):
-            if arrived is not None:
-                finished[name] = arrived
+            if current is not None:
+                finished[name] = current
             continue
-        current = arrived.dense() if isinstance(arrived, Outer) else arrived
-        call = analysis.calls[name]
+        current = current.dense() if isinstance(current, Outer) else current
+        names = analysis.calls[name].names
         if visit is not None and current is not None:
             alone = not pending and not finished and nodes[name].layout == Layout() and name not in starts
             kept = visit(name, current, bias, alone)
@@ -103,26 +103,39 @@ def pull_on(
                 current, bias = pick(current, kept), bias.gather(0, kept)
                 if not len(kept):
                     return {}, bias
-        pulled: list[Ends] = []
         if current is not None:
-            pulled, constant = _step(analysis, name, current, samples, relaxation)
-            bias = bias if isinstance(constant, float) and constant == 0 else bias + constant
-        for source, part in zip(call.names, pulled, strict=False):
-            if analysis.interval(source).dtype.is_floating_point:
-                pending[source] = _sum(pending[source], part) if source in pending else part
-            else:  # a truth value has no slope: it ends here
-                bias = bias + interval_rows(analysis, source, dense(part), analysis.interval(source))
-        for source in set(call.names):
+            for constant in _hand_on(analysis, names, _step(analysis, name, current, samples, relaxation), pending):
+                bias = bias + constant
+        for source in set(names):
             degrees[source] -= 1
             if degrees[source] == 0:
                 queue.append(source)
     return finished, bias
 
 
+def _hand_on(
+    analysis: Analysis, names: Sequence[str], found: tuple[list[Ends], Tensor | float], pending: dict[str, Ends]
+) -> Iterator[Tensor | float]:
+    """Add the coefficients of a node's arguments to those that wait for other readers of these; yields the constants. A function
+    of its own, so that no name here keeps coefficients in memory while the next node is at work."""
+    pulled, constant = found
+    if not isinstance(constant, float) or constant != 0:
+        yield constant
+    for source, part in zip(names, pulled, strict=True):
+        if analysis.interval(source).dtype.is_floating_point:
+            pending[source] = _sum(pending[source], part) if source in pending else part
+        else:  # a truth value has no slope: it ends here
+            yield interval_rows(analysis, source, dense(part), analysis.interval(source))
+
+
 def _sum(a: Ends, b: Ends) -> Rows:
     if isinstance(a, Window) and isinstance(b, Window):
         return a + b
-    return dense(a) + dense(b)
+    a, b = (b, a) if isinstance(b, Window) else (a, b)
+    first, second = dense(a), dense(b)
+    if isinstance(a, Window) and a.places.moving and not first.requires_grad and not second.requires_grad:  # nobody else has it
+        return first.add_(second)
+    return first + second
 
 
 def dense(rows: Ends) -> Tensor:

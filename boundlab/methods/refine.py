@@ -136,11 +136,9 @@ def _one_side(
         trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None] < trying
         going = lambda least: elements.split(undecided(known_with(least)))
         race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, max(0, most - done), count > most)
-        ends, bias = pull_back(analysis, target, rows, visit=race.visit)
-        if len(bias):
-            race.note(concretize(analysis, ends, bias), race.open)
-        best, done, widest = race.best, done + len(chosen), max(widest, race.widest if len(bias) else 0)
-        at_once = max(at_once, rows_from_now_on(analysis, target, len(chosen), race.peak, race.widest if len(bias) else None))
+        arrived = race.run(target, rows)
+        best, done, widest = race.best, done + len(chosen), max(widest, race.widest if arrived else 0)
+        at_once = max(at_once, rows_from_now_on(analysis, target, len(chosen), race.peak, race.widest if arrived else None))
     return known_with(best), widest
 
 
@@ -192,6 +190,13 @@ class Race:
     peak: int = 0
     widest: int = 0
     """The largest number of coefficients of one node so far: of all rows, and of one."""
+
+    def run(self, target: str, rows: Rows) -> bool:
+        """Pull the rows back, and note the bounds of those that come to the sources; whether any do."""
+        ends, bias = pull_back(self.analysis, target, rows, visit=self.visit)
+        if len(bias):
+            self.note(concretize(self.analysis, ends, bias), self.open)
+        return bool(len(bias))
 
     def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
