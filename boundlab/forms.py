@@ -150,23 +150,31 @@ class Places:
         for size, stride in zip(self.sizes, strides, strict=True):
             offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
 
-        def filled(some: slice) -> Tensor:
-            rows = values[some]
-            canvas = torch.zeros(*rows.shape[:2], math.prod(sizes), dtype=rows.dtype, device=rows.device)
-            place = base[some].unsqueeze(2) + offsets.flatten()
-            canvas = canvas.scatter(2, place, rows.flatten(2)) if rows.requires_grad else canvas.scatter_(2, place, rows.flatten(2))
-            canvas = canvas.reshape(*rows.shape[:2], *sizes)
+        blank = lambda rows: torch.zeros(rows, values.shape[1], math.prod(sizes), dtype=values.dtype, device=values.device)
+        where = lambda rows: (2, base[rows].unsqueeze(2) + offsets.flatten(), values[rows].flatten(2))
+
+        def inside(canvas: Tensor) -> Tensor:
+            canvas = canvas.reshape(*canvas.shape[:2], *sizes)
             for d in dims:
                 canvas = canvas.narrow(d + 2, self.overhang[d][0], self.shape[d])
             return canvas
 
+        if values.requires_grad:
+            return inside(blank(len(values)).scatter(*where(slice(None))))
+        # in parts, as indices take twice the memory of values, and what sticks out takes more
         count = max(1, INDICES // max(1, values.shape[1] * math.prod(sizes)))
-        if values.requires_grad or count >= len(values):
-            return filled(slice(None))
-        # in parts, as the indices take twice the memory of the values, and what sticks out as much again
-        whole = values.new_empty(*values.shape[:2], *[self.shape[d] if d in dims else size for d, size in enumerate(self.sizes)])
-        for i in range(0, len(values), count):
-            whole[i : i + count] = filled(slice(i, i + count))
+        parts = [slice(i, min(i + count, len(values))) for i in range(0, len(values), count)]
+        sticking_out = any(any(self.overhang[d]) for d in dims)
+        whole = (
+            inside(blank(len(values)))
+            if not sticking_out
+            else values.new_empty(*values.shape[:2], *[self.shape[d] if d in dims else size for d, size in enumerate(self.sizes)])
+        )
+        for part in parts:
+            if sticking_out:
+                whole[part] = inside(blank(part.stop - part.start).scatter_(*where(part)))
+            else:
+                whole[part].flatten(2).scatter_(*where(part))
         return whole
 
 
