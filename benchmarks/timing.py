@@ -36,31 +36,29 @@ def best_of(tasks: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: fl
     return best
 
 
-class Operators(TorchDispatchMode):
-    """Adds up the seconds that operators take: all of them, and matrix products and convolutions, which no other way to do the
-    same work can leave out."""
+class Kernels(TorchDispatchMode):
+    """Adds up the seconds that matrix products and convolutions take: what no other way to do the same work can leave out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.all = self.kernels = 0.0
+        self.seconds = 0.0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         began = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        took = time.perf_counter() - began
-        self.all += took
-        self.kernels += took if func.overloadpacket in KERNELS else 0.0
+        if func.overloadpacket in KERNELS:
+            self.seconds += time.perf_counter() - began
         return result
 
 
-def operator_seconds(task: Callable[[], Any], rounds: int = 5) -> dict[str, float]:
-    """The least seconds of a task's operators, and of its matrix products and convolutions alone."""
+def kernel_seconds(task: Callable[[], Any], rounds: int = 5) -> float:
+    """The least seconds of a task's matrix products and convolutions."""
     found = []
     for _ in range(rounds):
-        with Operators() as operators:
+        with Kernels() as kernels:
             task()
-        found.append(operators)
-    return {"operators": min(one.all for one in found), "kernels": min(one.kernels for one in found)}
+        found.append(kernels.seconds)
+    return min(found)
 
 
 def gigaflops(task: Callable[[], Any]) -> float:

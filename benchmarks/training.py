@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 import boundlab as bl
 from benchmarks.memory import Watch
-from benchmarks.timing import best_of, load, operator_seconds, save
+from benchmarks.timing import best_of, kernel_seconds, load, save
 from boundlab.models import build
 from boundlab.training.clean_pass import CleanPass
 
@@ -124,7 +124,7 @@ def main() -> None:
         known = rows.get(case.name, {}) if options.keep_times else {}
         steps = case.steps()
         seconds = known.get("seconds") or best_of(steps, options.rounds, seconds=60)
-        kernels = known.get("kernels") or {step: operator_seconds(task, 3)["kernels"] for step, task in steps.items()}
+        kernels = known.get("kernels") or {step: kernel_seconds(task, 3) for step, task in steps.items()}
         if case.classes > 200:  # in the same rounds as the same step with few classes
             pair = {"few": replace(case, classes=10).steps()["fused"], "many": steps["fused"]}
             compared = best_of(pair, 2 * options.rounds, seconds=60)

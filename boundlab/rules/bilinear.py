@@ -63,19 +63,17 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
         (a, b), (c, d) = first[side], second[side]
-        in_x, in_y = _blend(share, a, c, finite), _blend(share, b, d, finite)
+        share = share.to(x.dtype) if finite else share
+        in_x, in_y = _blend(share, a, c), _blend(share, b, d)
         # the intercept of each plane is minus the product of its slopes
-        planes.append((in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d, finite)))
+        planes.append((in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d)))
     return planes[0], planes[1]
 
 
-def _blend(share: Tensor, a: Tensor, b: Tensor, finite: bool) -> Tensor:
-    """share a + (1 - share) b, exactly a or b for a truth value; without torch.where, which is slow for broadcast tensors."""
-    if share.dtype == torch.bool:
-        if not finite:
-            return torch.where(share, a, b)
-        share = share.to(a.dtype)
-    return torch.addcmul(share * a, 1 - share, b)
+def _blend(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """share a + (1 - share) b, exactly a or b for a share of 1 or 0; a choice, which is slow for broadcast tensors, only for a truth
+    value, as where a or b are infinite."""
+    return torch.where(share, a, b) if share.dtype == torch.bool else torch.addcmul(share * a, 1 - share, b)
 
 
 def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:

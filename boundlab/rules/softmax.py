@@ -98,8 +98,8 @@ def softmax_interval(call: Call) -> Interval:
     """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in every other score."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
-    lower = _without(gone, torch.sigmoid(x.lower - _lse_of_others(x.upper)))
-    upper = _without(gone, torch.sigmoid(x.upper - _lse_of_others(x.lower)))
+    ends = torch.stack([x.lower, x.upper])
+    lower, upper = _without(gone, torch.sigmoid(ends - _lse_of_others(ends.flip(0))))
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
@@ -205,11 +205,11 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plan
 
 
 def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the tangent's slope, with
-    the line lifted to both ends."""
+    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the slope at a, with the line
+    lifted to both ends."""
     gap, least = b - a, torch.finfo(a.dtype).eps ** 0.5
     bottom, top = torch.exp(a + scale), torch.exp(b + scale)
-    rise = torch.lerp((top - bottom) / gap.clamp(min=least), torch.exp((a + b) / 2 + scale), (gap < least).to(a.dtype))
+    rise = torch.lerp((top - bottom) / gap.clamp(min=least), bottom, (gap < least).to(a.dtype))
     return rise, torch.maximum(bottom - rise * a, top - rise * b)
 
 
