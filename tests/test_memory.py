@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.interval import Interval
-from boundlab.methods import memory, refine
+from boundlab.methods import backward, memory, refine
 from tests.contract import slack
 
 
@@ -128,3 +128,24 @@ def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
         torch.testing.assert_close(ask(x, eps, f"{budget} KiB"), whole)
     for i in range(len(x)):
         torch.testing.assert_close(ask(x[i : i + 1], eps[i : i + 1]), [end[i : i + 1] for end in whole])
+
+
+@pytest.mark.parametrize(
+    ("budget", "count", "sizes"), [("1 GiB", 9, [9]), ("1 GiB", 30, [8, 8, 8, 6]), ("40 KiB", 9, [3, 3, 3]), ("33 KiB", 9, [2, 2, 2, 2, 1])]
+)
+def test_rows_of_outputs_come_in_parts_of_one_size(budget: str, count: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are fast, somewhat more to spare a part, never more than fit."""
+    monkeypatch.setattr(memory, "SPEED", 8 * 400)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 200), nn.ReLU(), nn.Linear(200, 30))
+    x = torch.rand(2, 3)
+    net, seen, pull_back = bl.capture(model, x), [], backward.pull_back
+
+    def watched(analysis: object, target: str, rows: torch.Tensor, *rest: object, **options: object) -> object:
+        seen.append(len(rows))
+        return pull_back(analysis, target, rows, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(backward, "pull_back", watched)
+    with torch.no_grad():
+        net.bounds(bl.Linf(x, 0.1), method="crown-ibp", spec=torch.eye(30)[:count], sides="lower", memory=budget)
+    assert seen == sizes

@@ -215,7 +215,7 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
     if answer.method in ("ibp", "forward"):
         best = _through_tail(analysis, target, rows, further=False)
     else:
-        parts = rows.split(rows_at_once(analysis, target))
+        parts = rows.split(rows_at_once(analysis, target, len(rows)))
         best = torch.cat([_through_tail(analysis, target, part, further=True) for part in parts])
     if answer.forms is not None:
         known = analysis.interval(target).intersect(answer.forms.interval(node))

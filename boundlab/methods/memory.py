@@ -74,11 +74,15 @@ def rows_from_now_on(analysis: Analysis, target: str, rows: int, peak: int, wide
     return min(SPEED * rows // max(1, peak), _fitting(analysis) // max(1, widest))
 
 
-def rows_at_once(analysis: Analysis, target: str) -> int:
-    """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does."""
+def rows_at_once(analysis: Analysis, target: str, count: int | None = None) -> int:
+    """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does. count: of how many,
+    which are then taken in parts of about one size, somewhat larger ones than else if that spares a part."""
     sizes = {name: analysis.interval(name).shape.numel() for name in analysis.plan.behind(target)}
     largest = max(sizes, key=sizes.__getitem__)
     fit = coefficients(analysis) // max(1, sizes[largest])
+    most = _fitting(analysis) // max(1, sizes[largest])
+    if count and most:
+        fit = -(-count // max(1, round(count * sizes[largest] / SPEED), -(-count // most)))
     if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize:
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
