@@ -19,7 +19,7 @@ HEAD = """# Benchmarks
 Made by `python -m benchmarks.page` from `benchmarks/results/`; the commands are beside the figures. Two cores of a shared machine, no GPU.
 Networks and data that are not part of the project are found through `BOUNDLAB_SHARED`, `--data` and `--cifar`; the scripts say what is missing and
 how to get it. `make benchmarks` runs everything that needs neither. Parts are measured at different times: the history of `benchmarks/results/` has
-the commit of each; compilation is of older code than the rest.
+the commit of each.
 """
 
 
@@ -54,13 +54,15 @@ def verification(found: dict[str, Any]) -> list[str]:
         *table(["workload", "method", "batch", "ms", "kernels, ms", "GFLOP", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
         *table(["method", "geometric mean of peer / ours", "aim", "if ours were its kernels alone"], means),
         "GFLOP and kernels: the floating-point operations of its matrix products and convolutions, and the time that these alone take, the least that "
-        "any way to do the same work on this machine needs. The machine is shared: three runs on one day gave means of 1.6 to 1.8 (ibp), 1.5 to 1.6 (crown-ibp), 2.8 to 2.9 (crown) "
-        "and 10.2 to 10.6 (alpha-crown), and single rows differ by up to a quarter (`crown` on mlp_6x200: 0.83, 0.88, 1.08).", "",
-        "Where the floor is: `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, which take three quarters of its time at the 130 GFLOPS that two threads "
-        "reach in them here; without anything else it would be 1.2 times cheaper than the peer. The rest is the passes over the coefficients at each ReLU and at the input. Nearly all of its neurons are undecided behind the second layer, so dropping rows saves "
-        "little there, unlike on the convolutional networks. `crown-ibp` pulls 9 rows a sample back through every layer, which is 9 times the "
+        "any way to do the same work on this machine needs. The machine is shared: five runs on one day, with changes of a few percent between them, gave means of 1.7 to 1.9 (ibp), "
+        "1.8 to 1.9 (crown-ibp), 3.2 to 3.4 (crown) and 12.7 to 14.1 (alpha-crown), and single rows differ by up to a quarter (`crown` on mlp_6x200: 1.10, 0.99, 1.00, 1.21, 1.04).", "",
+        "Where the floor is. `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, which take 180 ms at the 170 GFLOPS that two threads reach in them when nothing else runs; the rest is "
+        "passes over the coefficients at each ReLU and at the input. Nearly all of its neurons are undecided behind the second layer, so dropping rows saves "
+        "little there, unlike on the convolutional networks. `crown-ibp`, the one aim that is not reached, pulls 9 rows a sample back through every layer, 9 times the "
         "transposed part of the plain step, itself about a third of it: 3 plain steps, and 1 for the interval pass before, is the least that this method can "
-        "take; the rest is passes over the coefficients and the input layer, which the plain step does not pull back through.", "",
+        "take, of which conv_wide at four to five is not far. On conv_small kernels take half: of 18 ms in a quiet round 9, "
+        "the interval pass 2.5, copies around the strided convolutions 2, passes at ReLUs 2, sums of constants 1. encoder is the extreme: 1200 small operators, ten microseconds "
+        "each with what Python needs to call them, for 1.5 to 2 ms of kernels, where the plain step has 190.", "",
     ]  # fmt: skip
 
 
@@ -99,12 +101,15 @@ def training(found: dict[str, Any]) -> list[str]:
     for name, row in found["rows"].items():
         seconds, mib, theirs, kernels = row["seconds"], row["mib"], peer(name), row.get("kernels", {})
         last_natural = seconds.get("natural, channels last")
-        cells = [f"{1e3 * seconds['natural']:.0f}", "" if last_natural is None else f"{1e3 * last_natural:.0f}", f"{mib['natural']:.0f}"]
+        milliseconds = lambda value: "" if value is None else f"{1e3 * value:.0f}"
+        cells = [*map(milliseconds, (seconds["natural"], last_natural, seconds.get("update"))), f"{mib['natural']:.0f}"]
         for step in ("ibp", "fused", "unfused"):
             if step not in seconds:
                 cells.append("does not fit")
                 continue
             parts = [f"{seconds[step] / seconds['natural']:.2f}x"]
+            if "update" in seconds:
+                parts.append(f"with the update {(seconds[step] + seconds['update']) / (seconds['natural'] + seconds['update']):.2f}x")
             parts += [f"kernels {kernels[step] / seconds['natural']:.2f}x"] if step in kernels else []
             parts += [f"peer {theirs[step]:.1f}x"] if step in theirs else []
             cells.append(", ".join([*parts, f"{mib[step]:.0f} MiB"]))
@@ -120,12 +125,12 @@ def training(found: dict[str, Any]) -> list[str]:
         f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
         "Kernels: the matrix products and convolutions of that step alone, again as a multiple of the whole natural step: what no other way to do "
         "the same work goes below. Robust steps have the channels last in memory, as the recipes of these networks do; multiples are of the plain natural step, and "
-        "beside it stands what a natural step takes with the channels last.", "",
+        "beside it stands what a natural step takes with the channels last. Update: what clipping and Adam take after every step, whatever the loss; with it the whole step of a training run is compared.", "",
         "Where the floor is: of every convolution of the natural step, forward and backward, IBP makes three (for the clean batch, centres and radii) and LiRPA "
         "with fusion four (for the coefficients of the row, too): 3 and 4 natural steps, if these were convolutions alone and all of them equally fast. The first layer, which needs no gradient of "
         "its argument, and what natural steps spend on other things bring that down to the kernels' multiples in the table; batch norms and ReLUs of all of these, "
         "and their gradients, are what is left between these and the times. The aims of 2.6 and 3.7 lie below the arithmetic of four convolutions for one on networks that are convolutions alone.", "",
-        *table(["network", "batch", "natural, ms", "channels last, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
+        *table(["network", "batch", "natural, ms", "channels last, ms", "update, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows), *last,
     ]  # fmt: skip
 
 
