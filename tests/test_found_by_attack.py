@@ -111,3 +111,44 @@ def test_masked_scores_have_no_weight_however_low_the_others_are(level: float) -
         found = net.bounds(bl.Linf(x, 0.0), mask, method=method)
         expected = torch.tensor([[0.5, 0.5, 0.0]])
         assert (found.lower <= expected + 1e-5).all() and (found.upper >= expected - 1e-5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["softmax", "logsumexp"])
+def test_scores_that_may_be_masked_or_not(name: str, dtype: torch.dtype) -> None:
+    """Planes left out scores that are -inf for some inputs only, as if they were so for all."""
+
+    def model(x: Tensor) -> Tensor:
+        scores = torch.cat([torch.where(x > 0, x, -torch.inf), x[:, :1]], 1)
+        return scores.softmax(1) if name == "softmax" else scores.logsumexp(1, keepdim=True)
+
+    torch.manual_seed(0)
+    for eps in (0.1, 0.3, 1.0):
+        x = torch.randn(4, 4, dtype=dtype)
+        net, region = bl.capture(model, x), bl.Linf(x, eps)
+        outputs = torch.stack([model(region.sample()) for _ in range(500)])
+        for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
+            found = net.bounds(region, method=method)
+            assert (found.lower <= outputs + 1e-6).all() and (found.upper >= outputs - 1e-6).all(), method
+
+
+@pytest.mark.parametrize(("level", "dtype"), [(-1e9, torch.float32), (-1e4, torch.float32), (1e7, torch.float32), (-1e30, torch.float64)])
+def test_weights_of_large_scores(level: float, dtype: torch.dtype) -> None:
+    """The log of the sum of the others was lost in rounding."""
+    x = torch.zeros(1, 6, dtype=dtype)
+    net = bl.capture(lambda x: (x * 1e-3 + level).softmax(1), x)
+    for method in ("ibp", "crown"):
+        found = net.bounds(bl.Linf(x, 0.0), method=method)
+        torch.testing.assert_close(found.lower, torch.full_like(x, 1 / 6))
+        torch.testing.assert_close(found.upper, torch.full_like(x, 1 / 6))
+
+
+def test_truth_values_as_factors_and_weights_of_prelu() -> None:
+    x, kept = torch.randn(2, 3), torch.tensor([True, False, True])
+    for method in ("ibp", "crown", "forward", "forward+backward"):
+        found = bl.capture(lambda x: torch.relu(x) * kept, x).bounds(bl.Linf(x, 0.1), method=method)
+        assert torch.equal(found.lower[:, 1], torch.zeros(2)) and (found.width[:, 0] >= 0).all()
+    model = nn.Sequential(nn.Linear(3, 3), nn.PReLU())
+    for method in ("ibp", "crown"):
+        with pytest.raises(bl.UnsupportedOperator, match="weight of prelu"):
+            bl.capture(model, x).bounds(x, perturb={"1.weight": bl.Linf(eps=0.1)}, method=method)

@@ -368,7 +368,9 @@ def _is_trained(weight: Any) -> bool:
 
 
 def _abs(value: Any) -> Any:
-    return value.abs() if isinstance(value, Tensor) else abs(value)
+    if isinstance(value, Tensor):
+        return value if value.dtype == torch.bool else value.abs()
+    return abs(value)
 
 
 def _spread(x: Interval, letters: str, space: str) -> Interval:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import Layout
+from boundlab.errors import UnsupportedOperator
 from boundlab.forms import Constant, Window
 from boundlab.interval import Ball, Interval, laid_out
 from boundlab.passes import rectified, rectified_ball, sloped
@@ -92,6 +93,8 @@ class Rectifier:
     kind: str = "elementwise"
 
     def nonlinear(self, call: Call) -> bool:
+        if len(call.positions) > 1 or call.positions[0] > 0:
+            raise UnsupportedOperator(f"{call.node}: the weight of prelu cannot be perturbed; write relu(x) - weight * relu(-x)")
         return True
 
     def undecided(self, call: Call) -> Tensor:
@@ -172,12 +175,7 @@ class Rectifier:
 def _negative_slope(call: Call) -> Any:
     (x, *rest), kwargs = call.arguments
     if call.node.op is aten.prelu.default:
-        weight = rest[0]
-        if isinstance(weight, Interval):
-            from boundlab.errors import UnsupportedOperator
-
-            raise UnsupportedOperator(f"{call.node}: the weight of prelu cannot be perturbed; write relu(x) - weight * relu(-x)")
-        dims = len(x.shape)
+        weight, dims = rest[0], len(x.shape)
         return weight.reshape(1, -1, *[1] * (dims - 2)) if dims > 1 and weight.numel() > 1 else weight.reshape([1] * dims)
     if call.node.op is aten.leaky_relu.default:
         return rest[0] if rest else kwargs.get("negative_slope", 0.01)

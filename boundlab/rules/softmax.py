@@ -16,7 +16,8 @@ That sum is t at the centre of the box, where this tangent point is therefore th
   below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see ``_lse``); g0 is where that puts the centre.
 
 Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows however wide the
-intervals are; a score of -inf (a mask) has weight 0 and no slope.
+intervals are; a score of -inf (a mask) has weight 0 and no slope, and one that
+may be -inf or not has no slope either, and the weight of its upper end where that counts.
 """
 
 from __future__ import annotations
@@ -76,22 +77,23 @@ def _without(gone: Tensor | None, values: Tensor) -> Tensor:
     return values if gone is None else values.masked_fill(gone, 0.0)
 
 
-def _lse_of_others(x: Tensor) -> Tensor:
-    """log of the sum of exp(x_j) over all j but i, for each i: the sum of what comes before i and of what comes behind it.
+def _log_odds(x: Tensor, others: Tensor) -> Tensor:
+    """x_i minus the log of the sum of exp(others_j) over all j but i: the sum of what comes before i and of what comes behind it.
 
-    Relative to the largest score such a sum is at least 1, unless it is that score that is left out: then relative to the second.
+    Relative to the largest of the others such a sum is at least 1, unless it is that one that is left out: then relative to the
+    second. That comes off x_i before the log does, which would be lost in the rounding of large scores.
     """
     if x.shape[-1] == 1:
-        return torch.full_like(x, -torch.inf)
-    top = x.detach().topk(2, -1)
+        return torch.full_like(x, torch.inf)
+    top = others.detach().topk(2, -1)
     largest, second = torch.where(torch.isfinite(top.values), top.values, 0).split(1, -1)
     first = torch.arange(x.shape[-1], device=x.device) == top.indices[..., :1]
-    parts = torch.exp(x - largest)
+    parts = torch.exp(others - largest)
     nothing = torch.zeros_like(parts[..., :1])
     before = torch.cat([nothing, parts.cumsum(-1)[..., :-1]], -1)
     behind = torch.cat([parts.flip(-1).cumsum(-1).flip(-1)[..., 1:], nothing], -1)
-    without_first = torch.exp(torch.where(first, -torch.inf, x - second)).sum(-1, keepdim=True)
-    return torch.where(first, torch.log(without_first) + second, torch.log(torch.where(first, 1, before + behind)) + largest)
+    without_first = torch.exp(torch.where(first, -torch.inf, others - second)).sum(-1, keepdim=True)
+    return x - torch.where(first, second, largest) - torch.log(torch.where(first, without_first, before + behind))
 
 
 def softmax_interval(call: Call) -> Interval:
@@ -99,7 +101,7 @@ def softmax_interval(call: Call) -> Interval:
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
     ends = torch.stack([x.lower, x.upper])
-    lower, upper = _without(gone, torch.sigmoid(ends - _lse_of_others(ends.flip(0))))
+    lower, upper = _without(gone, torch.sigmoid(_log_odds(ends, ends.flip(0))))
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
@@ -171,11 +173,12 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
     touch = only(torch.exp(middle + scale))
     up_bias = torch.exp(-log_h) + torch.exp(-log_k) - (touch * (1 - middle)).sum(-1)
 
-    # below: chord of exp over [a, b] divided by t^2
+    # below: chord of exp over [a, b] divided by t^2; from a = -inf on the constant exp(b). Where t is beyond all numbers, 0.
     log_t = torch.logaddexp(log_h, log_k) - math.log(2)
     scale = -2 * log_t.unsqueeze(-1)
     rise, start = exp_chord(only(a), only(b), scale)
-    rise, start = only(rise), only(start)
+    if finite is not None:
+        rise, start = only(rise), torch.where(finite, start, torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf))
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
@@ -239,14 +242,15 @@ def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
 
     weight = torch.where(finite, torch.exp(m), zero)
     total = weight.sum(dims, keepdim=True)
-    low_slope = weight / total
+    low_slope = weight / torch.where(total > 0, total, 1)  # with no score that is finite for sure the constant -inf
     low_bias = torch.log(total) - (low_slope * m).sum(dims, keepdim=True) + shift - (low_slope * shift).sum(dims, keepdim=True)
 
-    rise, start = exp_chord(a, b, zero)
-    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, zero)
+    rise, start = exp_chord(a, b, zero)  # from -inf on the constant exp(u)
+    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, torch.exp(x.upper - shift))
     level = (rise * m + start).sum(dims, keepdim=True)
     up_slope = rise / level
     up_bias = torch.log(level) + start.sum(dims, keepdim=True) / level - 1 + shift - (up_slope * shift).sum(dims, keepdim=True)
+    up_bias = torch.where(torch.isposinf(level), torch.inf, up_bias)
     return (low_slope, low_bias), (up_slope, up_bias), m + shift
 
 
