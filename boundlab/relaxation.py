@@ -316,6 +316,8 @@ class AffineMap:
         else:
             pull = torch.func.vjp(self.function, *self.zeros)[1]
             coefficients = list(mapped(pull, [rows]))
+        # of the precision of their argument, which the operator may have promoted
+        coefficients = [part if part.dtype == x.dtype else part.to(x.dtype) for part, x in zip(coefficients, self.arguments, strict=True)]
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
     def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
@@ -329,7 +331,13 @@ class AffineMap:
             return None
         rows = rows.cleaned()
         coefficients = transpose(rows)
-        return None if coefficients is None else (coefficients, 0.0 if self.linear else rows.dot(self.offset))
+        if coefficients is None:
+            return None
+        coefficients = [
+            part if part.values.dtype == x.dtype else part.with_values(part.values.to(x.dtype), part.clean)
+            for part, x in zip(coefficients, self.arguments, strict=True)
+        ]
+        return coefficients, 0.0 if self.linear else rows.dot(self.offset)
 
     def _of_units(self, units: Sequence[Unit], apart: Callable[[Rows], list[Any]]) -> Form:
         """The forms of what is read from sources without a batch alone: what every sample asks of them, with columns for rows."""

@@ -152,3 +152,26 @@ def test_truth_values_as_factors_and_weights_of_prelu() -> None:
     for method in ("ibp", "crown"):
         with pytest.raises(bl.UnsupportedOperator, match="weight of prelu"):
             bl.capture(model, x).bounds(x, perturb={"1.weight": bl.Linf(eps=0.1)}, method=method)
+
+
+@pytest.mark.parametrize("with_spec", [False, True])
+@pytest.mark.parametrize("method", ["crown-ibp", "crown", "forward+backward", "alpha-crown"])
+def test_sums_of_both_precisions(method: str, with_spec: bool) -> None:
+    """Coefficients of an argument in single precision were passed on in double precision, which its own layers do not take."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.first, self.second = nn.Conv1d(1, 2, 3, padding=1), nn.Linear(8, 3), nn.Linear(3, 3).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.relu(self.first(torch.relu(self.conv(x)).flatten(1)))
+            return torch.cat([self.second(h.double()), h], 1) - h.repeat(1, 2)
+
+    torch.manual_seed(0)
+    model, x = Mixed(), torch.rand(2, 1, 4)
+    region = bl.Linf(x, 0.2)
+    found = bl.capture(model, x).bounds(region, method=method, spec=torch.eye(6) if with_spec else None)
+    outputs = torch.stack([model(region.sample()) for _ in range(200)])
+    assert found.lower.dtype == torch.float64
+    assert (found.lower <= outputs + 1e-6).all() and (found.upper >= outputs - 1e-6).all()
