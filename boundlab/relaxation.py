@@ -87,6 +87,11 @@ def sum_apart(rows: Tensor, shape: Sequence[int]) -> Tensor:
     return sum_to(rows.flatten(0, 1), wide).reshape(*rows.shape[:2], *shape)
 
 
+def _one_a_sample(rows: Tensor, shapes: Sequence[torch.Size], shared: set[int]) -> bool:
+    """Whether a value without samples has an entry for each of them all the same (a weight that was expanded to the batch)."""
+    return any(len(shapes[k]) == rows.dim() - 1 and shapes[k][0] != 1 for k in shared)
+
+
 def align(form: Tensor, ndim: int) -> Tensor:
     """(columns, *shape) with ones put in so that ``shape`` broadcasts against a value of ``ndim`` dimensions."""
     return form.reshape(form.shape[0], *[1] * (ndim + 1 - form.dim()), *form.shape[1:])
@@ -145,7 +150,9 @@ class Lines:
             positive, self.lower_bias, negative, self.upper_bias
         )
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
+        if _one_a_sample(rows, self.shapes, shared):
+            return None
         positive, negative = self._parts(rows)
         mixed = [self._mixed(rows, positive, negative, low, up) for low, up in zip(self.lower, self.upper, strict=True)]
         found = [
@@ -202,9 +209,12 @@ class Planes:
         return "".join(letter for i, letter in enumerate(self.result) if i not in self.kept)
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        return self.backward_apart(rows, set())
+        return self._pulled(rows, set())
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
+    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
+        return None if _one_a_sample(rows, self.shapes, shared) else self._pulled(rows, shared)
+
+    def _pulled(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
         positive, negative = rows.clamp(min=0), rows.clamp(max=0)
         terms: Terms = [(positive, self.lower_bias), (negative, self.upper_bias)]
         squeezed = [d + 1 for d in self.kept]

@@ -175,3 +175,29 @@ def test_sums_of_both_precisions(method: str, with_spec: bool) -> None:
     outputs = torch.stack([model(region.sample()) for _ in range(200)])
     assert found.lower.dtype == torch.float64
     assert (found.lower <= outputs + 1e-6).all() and (found.upper >= outputs - 1e-6).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown", "forward+backward"])
+@pytest.mark.parametrize("product", ["elementwise", "matrices"])
+def test_perturbed_weights_that_are_expanded_to_the_batch(method: str, product: str) -> None:
+    """Such a value has no samples, though an entry for each of them: its coefficients had no place."""
+
+    class Expanded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 6)
+            self.register_buffer("place", torch.tensor([1]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            row = self.table(self.place.expand(x.shape[0])).relu()
+            return row * x if product == "elementwise" else (row[:, None] @ x.tanh()[:, :, None]).flatten(1)
+
+    torch.manual_seed(0)
+    model, x = Expanded(), torch.randn(3, 6)
+    region, weights = bl.Linf(x, 0.1), bl.Linf(model.table.weight.detach().clone(), 0.2)
+    found = bl.capture(model, x).bounds(region, method=method, perturb={"table.weight": weights})
+    for _ in range(200):
+        with torch.no_grad():
+            model.table.weight.copy_(weights.sample(batched=False))
+            output = model(region.sample())
+        assert (found.lower <= output + 1e-5).all() and (found.upper >= output - 1e-5).all()
