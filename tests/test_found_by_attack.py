@@ -201,3 +201,14 @@ def test_perturbed_weights_that_are_expanded_to_the_batch(method: str, product: 
             model.table.weight.copy_(weights.sample(batched=False))
             output = model(region.sample())
         assert (found.lower <= output + 1e-5).all() and (found.upper >= output - 1e-5).all()
+
+
+def test_softmax_where_every_score_may_be_masked() -> None:
+    x = torch.tensor([[0.1, 1.0, 2.0]], dtype=torch.float64)
+    region = bl.Linf(x, 0.3)
+    net = bl.capture(lambda x: torch.where(x > 0, x, -torch.inf).softmax(1), x)
+    worst = torch.tensor([[0.01, 1.3, 1.7]], dtype=torch.float64)  # crown excluded it
+    outputs = torch.cat([net(worst), *[net(region.sample()) for _ in range(500)]])
+    for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
+        found = net.bounds(region, method=method)
+        assert (found.lower <= outputs + 1e-9).all() and (found.upper >= outputs - 1e-9).all(), method

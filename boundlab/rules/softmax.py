@@ -16,8 +16,8 @@ That sum is t at the centre of the box, where this tangent point is therefore th
   below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see ``_lse``); g0 is where that puts the centre.
 
 Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows however wide the
-intervals are; a score of -inf (a mask) has weight 0 and no slope, and one that
-may be -inf or not has no slope either, and the weight of its upper end where that counts.
+intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be -inf or not has no slope either, and counts with
+weight 0 where the sum is bounded from below, with that of its upper end where it is bounded from above.
 """
 
 from __future__ import annotations
