@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -15,9 +17,9 @@ from boundlab.interval import Ball, Interval
 from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
 from boundlab.passes import ball, ends, least, moments, rectified, rectified_ball, sloped
-from boundlab.rules import interval_linear as layers
-from boundlab.rules.interval_linear import interval_linear
+from boundlab.rules import trained_linear as layers
 from boundlab.rules.registry import CUTS
+from boundlab.rules.trained_linear import gathered, interval_linear, rows_linear
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -140,6 +142,63 @@ def test_intervals_through_a_linear_layer(block: int, bias: bool, monkeypatch: p
     middle, reach = interval_linear(centre, radius, weight, shift)
     torch.testing.assert_close(middle, nn.functional.linear(centre, weight, shift))
     torch.testing.assert_close(reach, radius @ weight.abs().T)
+
+
+class Layer:
+    """Intervals and rows through one large weight, which a third reader squares."""
+
+    def __init__(self, gather: bool) -> None:
+        shapes = {"centre": (2, 30), "radius": (2, 30), "weight": (20, 30), "rows": (1, 2, 20)}
+        self.leaves = {name: draw(*shape, seed=i).requires_grad_() for i, (name, shape) in enumerate(shapes.items())}
+        centre, radius, weight, rows = self.leaves.values()
+        weight = gathered(weight) if gather else weight
+        middle, reach = interval_linear(centre, radius.abs(), weight, None)
+        pulled = rows_linear(rows * middle, weight) if gather else (rows * middle) @ weight
+        self.loss = (middle * reach).sum() + pulled.square().sum() + (weight**2).sum()
+
+
+@pytest.mark.parametrize("block", [1, 100, 1 << 20])
+def test_one_gradient_for_all_that_read_a_weight(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "BLOCK", block)
+    ours, plain = Layer(True), Layer(False)
+    products: list[Any] = []
+    product = layers._product
+    monkeypatch.setattr(layers, "_product", lambda weight, terms: products.append(terms) or product(weight, terms))
+    ours.loss.backward()
+    assert [len(terms) for terms in products] == [3]  # of the centre, of the radius and of the rows
+    plain.loss.backward()
+    for name, leaf in ours.leaves.items():
+        torch.testing.assert_close(leaf.grad, plain.leaves[name].grad)
+
+
+def test_terms_of_a_gradient_nobody_asked_for_are_not_kept() -> None:
+    ours, plain = Layer(True), Layer(False)
+    wanted = [ours.leaves["centre"]]
+    for _ in range(2):
+        found = torch.autograd.grad(ours.loss, wanted, retain_graph=True)
+        torch.testing.assert_close(found[0], torch.autograd.grad(plain.loss, [plain.leaves["centre"]], retain_graph=True)[0])
+    for _ in range(2):  # once and once more, on the same graph
+        ours.loss.backward(retain_graph=True)
+        plain.loss.backward(retain_graph=True)
+    torch.testing.assert_close(ours.leaves["weight"].grad, plain.leaves["weight"].grad)
+
+
+def test_gathered_weights_can_be_differentiated_twice() -> None:
+    ours, plain = Layer(True), Layer(False)
+    (first,), (second,) = (torch.autograd.grad(layer.loss, [layer.leaves["weight"]], create_graph=True) for layer in (ours, plain))
+    torch.testing.assert_close(first, second)
+    first.square().sum().backward()
+    second.square().sum().backward()
+    for name, leaf in ours.leaves.items():
+        torch.testing.assert_close(leaf.grad, plain.leaves[name].grad)
+
+
+def test_large_factors_are_multiplied_at_once() -> None:
+    weight = draw(3, 2).requires_grad_()
+    (rows_linear(draw(5, 7, 3, seed=1), gathered(weight)) ** 2).sum().backward()
+    expected = draw(3, 2).requires_grad_()
+    ((draw(5, 7, 3, seed=1) @ expected) ** 2).sum().backward()
+    torch.testing.assert_close(weight.grad, expected.grad)
 
 
 # -- folding -------------------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.graph import Graph, Node
+from boundlab.graph import Graph, Node, Ref
 from boundlab.interval import Hull, Interval, lower_of
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.relaxation import Relaxation
-from boundlab.rules.registry import CUTS, Call, clean
+from boundlab.rules.registry import CUTS, Call, aten, clean
+from boundlab.rules.trained_linear import gathered, is_trained
 
 Refine = Callable[["Analysis", Node, Interval], Interval]
 """Makes the interval of a node smaller, given what is known of the nodes before it."""
@@ -65,6 +66,7 @@ class Analysis:
 
     def fill(self, refine: Refine) -> Analysis:
         """Bound every node that the targets depend on, in topological order."""
+        self._gather_gradients()
         shapes = {op for op in CUTS if op is not clean}
         statistics = self._clean_values()
         for node in self.graph.nodes.values():
@@ -88,6 +90,13 @@ class Analysis:
                     lookup = lambda n: lower_of(self.values[n])
                 self.values[name] = node.call(*node.arguments(lookup))
         return self
+
+    def _gather_gradients(self) -> None:
+        """In training, weights of linear layers are read by intervals and by rows: their gradient is made once."""
+        weights = (node.args[1] for node in self.graph.nodes.values() if node.op is aten.linear.default)
+        for name in {weight.name for weight in weights if isinstance(weight, Ref)}:
+            if is_trained(self.values.get(name)):
+                self.values[name] = gathered(self.values[name])
 
     def _hull(self, name: str) -> Interval:
         region = self.regions[name]

@@ -27,9 +27,9 @@ from boundlab.interval import Hull, Interval
 from boundlab.relaxation import AffineMap, Lines, Planes, Relaxation, Rows, constant_lines
 from boundlab.rules.affine import around
 from boundlab.rules.apart import bias_apart, weight_apart
-from boundlab.rules.interval_linear import interval_linear
 from boundlab.rules.products import CentreForm, SignedForm, WithBias
 from boundlab.rules.registry import Call, Family, aten, register
+from boundlab.rules.trained_linear import interval_linear, is_trained
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -144,7 +144,7 @@ class Bilinear:
                 if bool((torch.as_tensor(factor) >= 0).all()):
                     return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
-            if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and _is_trained(y):
+            if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and is_trained(y):
                 return Interval.around(*interval_linear(*x.ball, y, bias))
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
@@ -360,11 +360,6 @@ def _as_numbers(*sides: Any) -> tuple[Any, ...]:
     kind = next((v.dtype for v in sides if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point), None)
     truth = lambda v: isinstance(v, Interval) and not v.dtype.is_floating_point
     return sides if kind is None else tuple(Interval(v.lower.to(kind), v.upper.to(kind)) if truth(v) else v for v in sides)
-
-
-def _is_trained(weight: Any) -> bool:
-    """Whether a matrix of weights gets a gradient."""
-    return isinstance(weight, Tensor) and weight.dim() == 2 and weight.requires_grad and torch.is_grad_enabled()
 
 
 def _abs(value: Any) -> Any:

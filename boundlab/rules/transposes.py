@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from boundlab.interval import LAST, Interval, laid_out
 from boundlab.relaxation import sum_to
 from boundlab.rules.registry import Call, aten
+from boundlab.rules.trained_linear import is_gathered, rows_linear
 
 Transpose = Callable[[Tensor], Tensor]
 
@@ -88,7 +89,8 @@ def _linear(call: Call) -> Transpose | None:
         return lambda rows: torch.matmul(rows.flatten(1, -2).transpose(1, 2), flat)
     if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2:
         return None
-    return lambda rows: torch.matmul(rows, weight)
+    product = rows_linear if is_gathered(weight) else torch.matmul
+    return lambda rows: product(rows, weight)
 
 
 def _matmul(call: Call) -> Transpose | None:

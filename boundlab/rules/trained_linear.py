@@ -1,0 +1,173 @@
+"""Linear layers in training: intervals and rows through them, and one gradient of the weight for both.
+
+Centre and radius of the result are c W^T + b and r |W|^T, rows become R W. Written with abs and autograd, a step makes seven
+tensors of the size of W (|W|, three gradients, a sign, a product and a sum), which for the wide layers behind convolutions
+costs more than the products themselves. Here |W| exists a few rows at a time, and there is one gradient, made where all
+that belongs to it is known:
+
+    dW = g_c^T c + R^T g_R + sign(W) * (g_r^T r),    dc = g_c W,    dr = g_r |W|,    dR = g_R W^T.
+
+Its terms are products of thin matrices: a layer hands these on (:class:`_Gathered`) as long as they are smaller than W.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BLOCK = 1 << 20
+"""How many weights are worked on at once: few enough to stay in the cache."""
+
+Factors = tuple[Tensor, Tensor, bool]
+"""Matrices u and v, and whether it is sign(W) * u^T v or u^T v that they stand for."""
+
+
+class _Gathered(torch.autograd.Function):
+    """The weight itself. Layers that read it leave factors of its gradient here, which autograd reaches after all of them."""
+
+    @staticmethod
+    def forward(weight: Tensor) -> Tensor:
+        return weight.view_as(weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.set_materialize_grads(False)
+        ctx.terms = {}
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
+        terms = ctx.terms.get(_run(), [])
+        ctx.terms = {}  # those of other runs, which did not come this far, too
+        (weight,) = ctx.saved_tensors
+        if not terms:
+            return gradient
+        found = _product(weight, terms)
+        return found if gradient is None else found.add_(gradient)
+
+
+def _run() -> int:
+    """A number of the backward pass that is under way."""
+    found: int = torch._C._current_graph_task_id()
+    return found
+
+
+def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
+    """The gradient of a weight from its terms, or None if they are left where it is gathered."""
+    place = ctx.gathered
+    if place is None or sum(u.numel() + v.numel() for u, v, _ in terms) > weight.numel():
+        return _product(weight, terms)
+    place.terms.setdefault(_run(), []).extend(terms)
+    return None
+
+
+def _product(weight: Tensor, terms: list[Factors]) -> Tensor:
+    plain, signed = (_stacked([(u, v) for u, v, sign in terms if sign is wanted]) for wanted in (False, True))
+    found = torch.empty_like(weight) if signed else torch.zeros_like(weight)
+    for rows in _blocks(weight):
+        block = found[rows]
+        if signed:
+            torch.mm(signed[0][:, rows].T, signed[1], out=block)
+            block.mul_(weight[rows].sign())
+        if plain:
+            block.addmm_(plain[0][:, rows].T, plain[1])
+    return found
+
+
+def _stacked(factors: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+    if len(factors) < 2:
+        return factors[0] if factors else None
+    first, second = zip(*factors, strict=True)
+    return torch.cat(first), torch.cat(second)
+
+
+class _IntervalLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        reach = radius.new_empty(len(radius), len(weight))
+        for rows in _blocks(weight):
+            reach[:, rows] = radius @ weight[rows].abs().T
+        return torch.nn.functional.linear(centre, weight, bias), reach
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        centre, radius, weight, bias = inputs
+        ctx.save_for_backward(centre, radius, weight)
+        ctx.has_bias, ctx.gathered = bias is not None, _place(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        of_centre, of_reach = gradients
+        centre, radius, weight = ctx.saved_tensors
+        wants = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # asked to be differentiated again: plain formulas
+            d_weight = of_centre.T @ centre + weight.sign() * (of_reach.T @ radius)
+            return of_centre @ weight, of_reach @ weight.abs(), d_weight, of_centre.sum(0) if ctx.has_bias else None
+        d_centre = of_centre @ weight if wants[0] else None
+        d_radius = None
+        if wants[1]:
+            d_radius = torch.zeros_like(radius)
+            for rows in _blocks(weight):
+                d_radius.addmm_(of_reach[:, rows], weight[rows].abs())
+        d_weight = _handed_on(ctx, weight, [(of_centre, centre, False), (of_reach, radius, True)]) if wants[2] else None
+        return d_centre, d_radius, d_weight, of_centre.sum(0) if ctx.has_bias and wants[3] else None
+
+
+class _RowsLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(rows: Tensor, weight: Tensor) -> Tensor:
+        return rows @ weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.gathered = _place(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, weight = ctx.saved_tensors
+        d_rows = gradient @ weight.T if ctx.needs_input_grad[0] else None
+        if torch.is_grad_enabled():
+            return d_rows, rows.T @ gradient
+        return d_rows, _handed_on(ctx, weight, [(rows, gradient, False)]) if ctx.needs_input_grad[1] else None
+
+
+def _blocks(weight: Tensor) -> list[slice]:
+    step = max(1, BLOCK // max(1, weight.shape[1]))
+    return [slice(i, min(i + step, len(weight))) for i in range(0, len(weight), step)]
+
+
+def _place(weight: Tensor) -> Any:
+    """Where the gradient of a weight is gathered, if it is."""
+    return weight.grad_fn if hasattr(weight.grad_fn, "terms") else None
+
+
+def is_trained(weight: Any) -> bool:
+    """Whether a matrix of weights gets a gradient."""
+    return isinstance(weight, Tensor) and weight.dim() == 2 and weight.requires_grad and torch.is_grad_enabled()
+
+
+def gathered(weight: Tensor) -> Tensor:
+    """A matrix of weights whose gradient is made once for all layers of this module that read it."""
+    found: Tensor = _Gathered.apply(weight)  # type: ignore[no-untyped-call]
+    return found
+
+
+def is_gathered(weight: Tensor) -> bool:
+    return _place(weight) is not None
+
+
+def interval_linear(centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Centre and radius of ``linear(x, weight, bias)`` for x of any leading shape within ``centre +- radius``."""
+    shape = (*centre.shape[:-1], len(weight))
+    flat = lambda tensor: tensor.reshape(-1, centre.shape[-1])
+    middle, reach = _IntervalLinear.apply(flat(centre), flat(radius), weight, bias)
+    return middle.reshape(shape), reach.reshape(shape)
+
+
+def rows_linear(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows @ weight``, for rows of any leading shape."""
+    found: Tensor = _RowsLinear.apply(rows.reshape(-1, len(weight)), weight)  # type: ignore[no-untyped-call]
+    return found.reshape(*rows.shape[:-1], weight.shape[1])
