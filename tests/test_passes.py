@@ -14,6 +14,7 @@ from torch.nn import functional as F
 import boundlab as bl
 from boundlab import passes
 from boundlab.interval import Ball, Interval
+from boundlab.methods import analysis
 from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
 from boundlab.passes import ball, ends, least, moments, rectified, rectified_ball, sloped
@@ -169,6 +170,15 @@ def test_one_gradient_for_all_that_read_a_weight(block: int, monkeypatch: pytest
     plain.loss.backward()
     for name, leaf in ours.leaves.items():
         torch.testing.assert_close(leaf.grad, plain.leaves[name].grad)
+
+
+def test_slopes_climb_without_gradients_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_product", lambda weight, terms: pytest.fail("nobody asked for this gradient"))
+    net = bl.capture(nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2)), torch.rand(2, 3))
+    weights: list[Tensor] = []
+    monkeypatch.setattr(analysis, "gathered", lambda weight: weights.append(gathered(weight)) or weights[-1])
+    net.bounds(bl.Linf(torch.rand(2, 3), 0.3), method="alpha-crown")
+    assert weights and not any(weight.grad_fn.terms for weight in weights)
 
 
 def test_terms_of_a_gradient_nobody_asked_for_are_not_kept() -> None:

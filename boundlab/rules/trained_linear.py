@@ -35,31 +35,26 @@ class _Gathered(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
-        ctx.terms = {}
+        ctx.terms = []
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
-        terms = ctx.terms.get(_run(), [])
-        ctx.terms = {}  # those of other runs, which did not come this far, too
-        (weight,) = ctx.saved_tensors
+        (weight,), terms = ctx.saved_tensors, ctx.terms
+        ctx.terms = []
         if not terms:
             return gradient
         found = _product(weight, terms)
         return found if gradient is None else found.add_(gradient)
 
 
-def _run() -> int:
-    """A number of the backward pass that is under way."""
-    found: int = torch._C._current_graph_task_id()
-    return found
-
-
 def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
-    """The gradient of a weight from its terms, or None if they are left where it is gathered."""
+    """The gradient of a weight from its terms, or None if they are left where it is gathered, or nobody asks for it."""
     place = ctx.gathered
+    if place is not None and not torch._C._will_engine_execute_node(place):
+        return None
     if place is None or sum(u.numel() + v.numel() for u, v, _ in terms) > weight.numel():
         return _product(weight, terms)
-    place.terms.setdefault(_run(), []).extend(terms)
+    place.terms.extend(terms)
     return None
 
 
