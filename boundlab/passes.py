@@ -319,8 +319,7 @@ class _AbsoluteDots(torch.autograd.Function):
     def forward(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
         total = rows.new_zeros(len(rows), len(others))
         for part in _blocks(rows, others):
-            gaps = (rows[:, None, part] - others[None, :, part]).abs_()
-            total += torch.einsum("ksn,sn->ks", gaps, weights[:, part])
+            total += (rows[:, None, part] - others[None, :, part]).abs_().mul_(weights[:, part]).sum(2)
         return total
 
     @staticmethod
@@ -334,10 +333,11 @@ class _AbsoluteDots(torch.autograd.Function):
         of_rows, of_others, of_weights = torch.empty_like(rows), torch.empty_like(others), torch.empty_like(weights)
         for part in _blocks(rows, others):
             gaps = rows[:, None, part] - others[None, :, part]
-            of_weights[:, part] = torch.einsum("ks,ksn->sn", gradient, gaps.abs())
-            gaps.sign_().mul_(gradient.unsqueeze(2))
-            of_others[:, part] = -gaps.sum(0) * weights[:, part]
-            of_rows[:, part] = torch.einsum("ksn,sn->kn", gaps, weights[:, part])
+            signs = gaps.sign().mul_(gradient.unsqueeze(2))
+            of_weights[:, part] = gaps.mul_(signs).sum(0)
+            signs.mul_(weights[:, part])
+            of_others[:, part] = -signs.sum(0)
+            of_rows[:, part] = signs.sum(1)
         return of_rows, of_others, of_weights
 
 
