@@ -16,32 +16,29 @@ from torch import Tensor
 
 from boundlab.batch import dots
 
+Places = tuple[Tensor | None, ...]
+"""Where a step is to write its results; None: it makes them."""
 BLOCK = {"cpu": 1 << 17}
 """How many numbers of a tensor a step works on at once, where caches are small; elsewhere on all."""
 
 
-def _by_samples(step: Callable[..., tuple[Tensor, ...]], dim: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """``step(*tensors)``, made for a few samples at a time. Tensors and results have the samples, or what else there is in its
-    place, in the dimension ``dim``."""
+def _by_samples(step: Callable[..., tuple[Tensor, ...]], dim: int, shapes: tuple[Tensor, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+    """``step(places, *tensors)``, made for a few samples at a time, which writes its results to the places: tensors like
+    ``shapes``, or None where it is to make them itself. All have the samples, or what else there is in its place, in the
+    dimension ``dim``."""
     largest = max(tensors, key=Tensor.numel)
     block, samples = BLOCK.get(largest.device.type, largest.numel()), largest.shape[dim] if largest.dim() > dim else 1
-    if largest.numel() <= 4 * block or samples == 1:
-        return step(*tensors)
+    if largest.numel() <= 4 * block or samples == 1 or torch.is_grad_enabled():
+        return step((None,) * len(shapes), *tensors)
     size = max(1, block * samples // largest.numel())
-    whole: list[Tensor] = []
-    for first, *parts in zip(range(0, samples, size), *(tensor.split(size, dim) for tensor in tensors), strict=True):
-        found = step(*parts)
-        whole = whole or [_longer(part, dim, samples) for part in found]
-        for place, part in zip(whole, found, strict=True):
-            place.narrow(dim, first, part.shape[dim]).copy_(part)
-    return tuple(whole)
+    whole = tuple(torch.empty_like(shape) for shape in shapes)
+    for places, *parts in zip(_parts(size, dim, whole), *(tensor.split(size, dim) for tensor in tensors), strict=True):
+        step(places, *parts)
+    return whole
 
 
-def _longer(part: Tensor, dim: int, size: int) -> Tensor:
-    """An empty tensor like a part of it, with the dimensions in the same order in memory."""
-    order = sorted(range(part.dim()), key=part.stride, reverse=True)
-    shape = torch.Size((*part.shape[:dim], size, *part.shape[dim + 1 :]))
-    return part.new_empty([shape[d] for d in order]).permute([order.index(d) for d in range(part.dim())])
+def _parts(size: int, dim: int, tensors: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
+    return list(zip(*(tensor.split(size, dim) for tensor in tensors), strict=True))
 
 
 def _alike(values: Tensor, like: Tensor) -> Tensor:
@@ -91,12 +88,12 @@ class _RectifiedBall(torch.autograd.Function):
 
     @staticmethod
     def forward(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
-        def step(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Places, centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
             lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
-            lower.lerp_(upper, 0.5)
-            return lower, upper.sub_(lower)
+            centre = torch.lerp(lower, upper, 0.5, out=places[0])
+            return centre, torch.sub(upper, centre, out=places[1])
 
-        return _by_samples(step, 0, centre, radius)
+        return _by_samples(step, 0, (centre, centre), centre, radius)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -104,14 +101,15 @@ class _RectifiedBall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        def step(centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Places, centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor) -> tuple[Tensor, ...]:
             of_centre, of_radius = _alike(of_centre, centre), _alike(of_radius, centre)
             low = torch.sub(of_centre, of_radius).mul_(0.5)  # those of the ends are (g - k) / 2 and (g + k) / 2
             up = _where_positive(low + of_radius, centre + radius)
             low = _where_positive(low, centre - radius)
-            return up + low, up.sub_(low)
+            return torch.add(up, low, out=places[0]), torch.sub(up, low, out=places[1])
 
-        return _by_samples(step, 0, *ctx.saved_tensors, *gradients)
+        centre, radius = ctx.saved_tensors
+        return _by_samples(step, 0, (centre, centre), centre, radius, *gradients)
 
 
 class _Rectified(torch.autograd.Function):
@@ -127,14 +125,16 @@ class _Rectified(torch.autograd.Function):
 
     @staticmethod
     def forward(rows: Tensor, lower: Tensor, upper: Tensor, summed: bool) -> tuple[Tensor, ...]:
-        def step(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Places, rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
             slope, below, _ = _chord(lower, upper)
             negative = rows.clamp(max=0).mul_(slope)
-            coefficients = rows.clamp(min=0).mul_(slope.round_()).add_(negative)
-            constants = negative.mul_(below)
-            return coefficients, _sum_behind(constants).neg_() if summed else constants.neg_()
+            coefficients = torch.add(rows.clamp(min=0).mul_(slope.round_()), negative, out=places[0])
+            if summed:
+                return coefficients, torch.neg(_sum_behind(negative.mul_(below)), out=places[1])
+            return coefficients, torch.mul(negative, below.neg_(), out=places[1])
 
-        return _by_samples(step, 1, rows, lower.unsqueeze(0), upper.unsqueeze(0))
+        constants = rows.new_empty(*rows.shape[:2], *[1] * (rows.dim() - 2)) if summed and rows.dim() > 2 else rows
+        return _by_samples(step, 1, (rows, constants), rows, lower.unsqueeze(0), upper.unsqueeze(0))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -142,32 +142,35 @@ class _Rectified(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        def step(rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Places, rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
             """g: of the coefficients, k: of the constants."""
             slope, below, width = _chord(lower, upper)
             g = _alike(g, rows)
             # h = [c <= 0] (g - B k), d c = [c > 0] s g + a h
             h = _where_not_positive(torch.addcmul(g, k, below, value=-1), rows)
-            d_rows = _where_positive(g, rows).mul_(slope.round()).addcmul_(h, slope)
+            d_rows = torch.addcmul(_where_positive(g, rows).mul_(slope.round()), h, slope, out=places[0])
             # d a = n h, d B = a (d a / (A - B) - n k), d A = (1 - a) d a / (A - B), summed over the rows
             d_slope = _sum_rows(h * rows).div_(width)
             d_below = torch.sub(d_slope, _sum_rows(rows.clamp(max=0).mul_(k))).mul_(slope)
-            d_above = d_slope - slope * d_slope
-            return d_rows, _where_negative(d_below, lower), _where_positive(d_above, upper)
+            d_above = torch.addcmul(d_slope, slope, d_slope, value=-1)
+            return d_rows, _where_negative(d_below, lower, places[1]), _where_positive(d_above, upper, places[2])
 
         rows, lower, upper = ctx.saved_tensors
-        d_rows, d_lower, d_upper = _by_samples(step, 1, rows, lower.unsqueeze(0), upper.unsqueeze(0), *gradients)
+        ends = lower.unsqueeze(0), upper.unsqueeze(0)
+        d_rows, d_lower, d_upper = _by_samples(step, 1, (rows, *ends), rows, *ends, *gradients)
         return d_rows, d_lower.squeeze(0), d_upper.squeeze(0), None
 
 
-def _where_positive(values: Tensor, of: Tensor) -> Tensor:
+def _where_positive(values: Tensor, of: Tensor, place: Tensor | None = None) -> Tensor:
     """The values where another tensor is positive, 0 elsewhere: one pass, which comparing and multiplying or choosing is not."""
-    found: Tensor = torch.ops.aten.threshold_backward.default(values, of, 0)
+    aten = torch.ops.aten.threshold_backward
+    found: Tensor = aten.default(values, of, 0) if place is None else aten.grad_input(values, of, 0, grad_input=place)
     return found
 
 
-def _where_negative(values: Tensor, of: Tensor) -> Tensor:
-    found: Tensor = torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, 0)
+def _where_negative(values: Tensor, of: Tensor, place: Tensor | None = None) -> Tensor:
+    aten, ends = torch.ops.aten.hardtanh_backward, (-torch.inf, 0)
+    found: Tensor = aten.default(values, of, *ends) if place is None else aten.grad_input(values, of, *ends, grad_input=place)
     return found
 
 
