@@ -49,7 +49,7 @@ class _Gathered(torch.autograd.Function):
 
 def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
     """The gradient of a weight from its terms, or None if they are left where it is gathered, or nobody asks for it."""
-    place = ctx.gathered
+    place = ctx.gathered  # whether this pass will come there, autograd tells in no public way
     if place is not None and not torch._C._will_engine_execute_node(place):
         return None
     if place is None or sum(u.numel() + v.numel() for u, v, _ in terms) > weight.numel():
