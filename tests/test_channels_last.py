@@ -100,12 +100,14 @@ def test_steps_between_convolutions_keep_the_order(network: tuple[Branches, Tens
     ]
 
 
-def test_longer_keeps_the_order_of_dimensions() -> None:
-    part = torch.empty(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
-    whole = passes._longer(part, 0, 7)
-    assert whole.shape == (7, 3, 4, 5) and whole.is_contiguous(memory_format=torch.channels_last)
-    rows = torch.empty(1, 2, 4, 5, 3).permute(0, 1, 4, 2, 3)
-    assert passes._longer(rows, 1, 6).stride() == torch.empty(1, 6, 4, 5, 3).permute(0, 1, 4, 2, 3).stride()
+def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "BLOCK", {"cpu": 60})
+    rows = torch.randn(1, 7, 4, 5, 3).permute(0, 1, 4, 2, 3)
+    with torch.no_grad():
+        centre, radius = passes.rectified_ball(rows[0], rows[0].abs())
+        coefficients, _ = passes.rectified(rows, rows[0] - 1, rows[0] + 1, True)
+    assert centre.is_contiguous(memory_format=torch.channels_last) and radius.is_contiguous(memory_format=torch.channels_last)
+    assert coefficients.stride() == rows.stride()
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 1), (1, 4, 1, 1), (4, 3, 5), (2, 4, 3, 5), (1, 1), (5,), ()])
