@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,12 +81,40 @@ class Layout:
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
     rows once and writes nothing in between. With gradients as product and sum: backward passes of such thin products are slow."""
-    if rows.stride(1) == 0 and rows.shape[1] > 1:  # the same rows for all samples
-        return torch.matmul(rows[:, 0].to(constant.dtype), constant.T)
+    if repeats(rows) and rows.shape[1] > 1:
+        return torch.matmul(common(rows).to(constant.dtype), constant.T)
     if rows.requires_grad or constant.requires_grad:
         return (rows * constant).sum(2)
     kind = torch.promote_types(rows.dtype, constant.dtype)
     return torch.bmm(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
+
+
+def repeats(rows: Tensor) -> bool:
+    """Whether rows (rows, samples, ...) are the same for all samples: in memory they are there once."""
+    return rows.stride(1) == 0
+
+
+class _Common(torch.autograd.Function):
+    """The rows of the first sample, if all samples have the same ones. The gradient of picking them would be a tensor for all
+    samples that is 0 but for the first; spread evenly over them, it takes no memory."""
+
+    @staticmethod
+    def forward(rows: Tensor) -> Tensor:
+        return rows[:, 0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return (gradient / ctx.shape[1]).unsqueeze(1).expand(ctx.shape)
+
+
+def common(rows: Tensor) -> Tensor:
+    """``(rows, samples, ...) -> (rows, ...)`` for rows that are the same for all samples."""
+    found: Tensor = _Common.apply(rows)  # type: ignore[no-untyped-call]
+    return found
 
 
 def all_finite(*tensors: Tensor) -> bool:

@@ -32,6 +32,10 @@ class Interval:
         return self.lower.device
 
     @property
+    def requires_grad(self) -> bool:
+        return self.lower.requires_grad or self.upper.requires_grad
+
+    @property
     def centre(self) -> Tensor:
         return (self.lower + self.upper) / 2
 
@@ -87,8 +91,12 @@ class Ball(Interval):
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
-        with torch.set_grad_enabled(any(part.requires_grad for part in self._parts)):  # whoever happens to ask first
+        with torch.set_grad_enabled(self.requires_grad):  # whoever happens to ask first
             return passes.ends(*self._parts)
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(part.requires_grad for part in self._parts)
 
     @property
     def ball(self) -> tuple[Tensor, Tensor]:

@@ -120,30 +120,33 @@ class _Rectified(torch.autograd.Function):
 
         coefficients = s max(c, 0) + a n,    constants = -B a n.
 
-    Gradients: da/dA = (1 - a) / (A - B), da/dB = a / (A - B).
+    Gradients: da/dA = (1 - a) / (A - B), da/dB = a / (A - B). The interval is given by its ends or, if ``ball``, by centre and
+    radius, whose ends are then never in memory as a whole.
     """
 
     @staticmethod
-    def forward(rows: Tensor, lower: Tensor, upper: Tensor, summed: bool) -> tuple[Tensor, ...]:
-        def step(places: Places, rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
-            slope, below, _ = _chord(lower, upper)
+    def forward(rows: Tensor, first: Tensor, second: Tensor, summed: bool, ball: bool) -> tuple[Tensor, ...]:
+        def step(places: Places, rows: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+            slope, below, _ = _chord(*_ends_of(given, ball))
             negative = rows.clamp(max=0).mul_(slope)
-            coefficients = torch.add(rows.clamp(min=0).mul_(slope.round_()), negative, out=places[0])
+            coefficients = torch.addcmul(negative, rows.clamp(min=0), slope.round_(), out=places[0])
             if summed:
                 return coefficients, torch.neg(_sum_behind(negative.mul_(below)), out=places[1])
             return coefficients, torch.mul(negative, below.neg_(), out=places[1])
 
         constants = rows.new_empty(*rows.shape[:2], *[1] * (rows.dim() - 2)) if summed and rows.dim() > 2 else rows
-        return _by_samples(step, 1, (rows, constants), rows, lower.unsqueeze(0), upper.unsqueeze(0))
+        return _by_samples(step, 1, (rows, constants), rows, first.unsqueeze(0), second.unsqueeze(0))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(*inputs[:3])
+        ctx.ball = inputs[4]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        def step(places: Places, rows: Tensor, lower: Tensor, upper: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Places, rows: Tensor, first: Tensor, second: Tensor, g: Tensor, k: Tensor) -> tuple[Tensor, ...]:
             """g: of the coefficients, k: of the constants."""
+            lower, upper = _ends_of((first, second), ctx.ball)
             slope, below, width = _chord(lower, upper)
             g = _alike(g, rows)
             # h = [c <= 0] (g - B k), d c = [c > 0] s g + a h
@@ -153,12 +156,20 @@ class _Rectified(torch.autograd.Function):
             d_slope = _sum_rows(h * rows).div_(width)
             d_below = torch.sub(d_slope, _sum_rows(rows.clamp(max=0).mul_(k))).mul_(slope)
             d_above = torch.addcmul(d_slope, slope, d_slope, value=-1)
-            return d_rows, _where_negative(d_below, lower, places[1]), _where_positive(d_above, upper, places[2])
+            if not ctx.ball:
+                return d_rows, _where_negative(d_below, lower, places[1]), _where_positive(d_above, upper, places[2])
+            d_lower, d_upper = _where_negative(d_below, lower), _where_positive(d_above, upper)
+            return d_rows, torch.add(d_upper, d_lower, out=places[1]), torch.sub(d_upper, d_lower, out=places[2])
 
-        rows, lower, upper = ctx.saved_tensors
-        ends = lower.unsqueeze(0), upper.unsqueeze(0)
-        d_rows, d_lower, d_upper = _by_samples(step, 1, (rows, *ends), rows, *ends, *gradients)
-        return d_rows, d_lower.squeeze(0), d_upper.squeeze(0), None
+        rows, *given = ctx.saved_tensors
+        first, second = (part.unsqueeze(0) for part in given)
+        d_rows, d_first, d_second = _by_samples(step, 1, (rows, first, second), rows, first, second, *gradients)
+        return d_rows, d_first.squeeze(0), d_second.squeeze(0), None, None
+
+
+def _ends_of(given: tuple[Tensor, ...], ball: bool) -> tuple[Tensor, Tensor]:
+    first, second = given
+    return (first - second, first + second) if ball else (first, second)
 
 
 def _where_positive(values: Tensor, of: Tensor, place: Tensor | None = None) -> Tensor:
@@ -283,10 +294,10 @@ def rectified_ball(centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     return _step(_RectifiedBall, centre, radius)
 
 
-def rectified(rows: Tensor, lower: Tensor, upper: Tensor, summed: bool = False) -> tuple[Tensor, Tensor]:
-    """Rows (rows, *shape) through a ReLU of [lower, upper]: coefficients, and constants of the same shape that are to be
-    summed; or the sums (rows, samples) if the first dimension has the samples."""
-    coefficients, constants = _step(_Rectified, rows, lower, upper, summed)
+def rectified(rows: Tensor, first: Tensor, second: Tensor, summed: bool = False, ball: bool = False) -> tuple[Tensor, Tensor]:
+    """Rows (rows, *shape) through a ReLU of [first, second], or of first +- second for a ``ball``: coefficients, and constants of
+    the same shape that are to be summed; or the sums (rows, samples) if the first dimension has the samples."""
+    coefficients, constants = _step(_Rectified, rows, first, second, summed, ball)
     return coefficients, constants.flatten(1) if summed else constants
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import boundlab as bl
 from boundlab import passes
+from boundlab.batch import common
 from boundlab.interval import Ball, Interval
 from boundlab.methods import analysis
 from boundlab.methods.folding import fold
@@ -46,14 +47,16 @@ def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]
 
 
 @pytest.mark.parametrize("block", [1, 12, 1 << 17])
+@pytest.mark.parametrize("ball", [False, True])
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 999), st.integers(1, 3))
-def test_rows_through_a_relu(monkeypatch: pytest.MonkeyPatch, block: int, seed: int, count: int) -> None:
+def test_rows_through_a_relu(monkeypatch: pytest.MonkeyPatch, block: int, ball: bool, seed: int, count: int) -> None:
     monkeypatch.setitem(passes.BLOCK, "cpu", block)
     middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
-    inputs = [draw(count, 2, 5, seed=seed + 2), middle - radius, middle + radius]
+    inputs = [draw(count, 2, 5, seed=seed + 2), *((middle, radius) if ball else (middle - radius, middle + radius))]
     found, expected = ([tensor.clone().requires_grad_() for tensor in inputs] for _ in range(2))
-    ours, theirs = rectified(*found), by_hand(*expected)
+    ours = rectified(*found, ball=ball)
+    theirs = by_hand(expected[0], expected[1] - expected[2], expected[1] + expected[2]) if ball else by_hand(*expected)
     torch.testing.assert_close(ours, theirs)
     weights = [draw(count, 2, 5, seed=seed + k) for k in (3, 4)]
     for outputs in (ours, theirs):
@@ -68,13 +71,15 @@ def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.Mon
     lower = draw(5, 2, 3)
     inputs = [draw(2, 5, 2, 3, seed=1), lower, lower + draw(5, 2, 3, seed=2).abs()]
     balls = draw(5, 2, 3, seed=3), draw(5, 2, 3, seed=4).abs()
+    within = lambda rows, *ball: rectified(rows, *ball, summed, ball=True)
     assert torch.autograd.gradcheck(rectified_ball, tuple(tensor.requires_grad_() for tensor in balls))
-    whole = [*rectified(*inputs, summed), *rectified_ball(*balls)]
+    whole = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     monkeypatch.setitem(passes.BLOCK, "cpu", block)
-    parts = [*rectified(*inputs, summed), *rectified_ball(*balls)]
+    parts = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert torch.autograd.gradcheck(rectified_ball, balls)
     assert torch.autograd.gradcheck(lambda *tensors: rectified(*tensors, summed), tuple(tensor.requires_grad_() for tensor in inputs))
+    assert torch.autograd.gradcheck(within, (inputs[0], *balls))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -110,7 +115,9 @@ def test_steps_can_be_differentiated_twice(summed: bool) -> None:
     assert torch.autograd.gradgradcheck(lambda *tensors: rectified(*tensors, summed), tuple(inputs))
     rows, free = draw(2, 2, 3, seed=3).requires_grad_(), draw(2, 2, 3, seed=4).sigmoid().requires_grad_()
     assert torch.autograd.gradgradcheck(lambda r, f: sloped(r, f, draw(2, 3, seed=5).sigmoid(), draw(2, 3, seed=6).abs()), (rows, free))
-    assert torch.autograd.gradgradcheck(rectified_ball, (draw(2, 3, seed=7).requires_grad_(), draw(2, 3, seed=8).abs().requires_grad_()))
+    ball = draw(2, 3, seed=7).requires_grad_(), draw(2, 3, seed=8).abs().requires_grad_()
+    assert torch.autograd.gradgradcheck(rectified_ball, ball)
+    assert torch.autograd.gradgradcheck(lambda *tensors: rectified(*tensors, summed, ball=True), (inputs[0], *ball))
 
 
 def test_least_over_a_box() -> None:
@@ -368,3 +375,13 @@ def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.Monkey
     late = bl.capture(model, x)
     torch.testing.assert_close(found[0], bl.robust_cross_entropy(late, region, labels, method="ibp"))
     torch.testing.assert_close(found[1], late.margins(region, labels, method="ibp"))
+
+
+def test_common_rows_and_their_gradient() -> None:
+    rows = draw(4, 1, 2, 3).requires_grad_()
+    pick = lambda rows: common(rows.expand(-1, 5, -1, -1))
+    assert torch.equal(pick(rows), rows[:, 0])
+    assert torch.autograd.gradcheck(pick, (rows,)) and torch.autograd.gradgradcheck(lambda rows: pick(rows) ** 2, (rows,))
+    shared = rows.expand(-1, 5, -1, -1)
+    (gradient,) = torch.autograd.grad(common(shared).sum(), shared)
+    assert gradient.untyped_storage().nbytes() <= 8 * rows.numel()  # there once, not for every sample

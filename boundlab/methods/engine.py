@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
+from boundlab.batch import Layout, all_finite, common, repeats
 from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.graph import Node
@@ -260,10 +260,12 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
         middle, reach = analysis.interval(name).ball
         layout = analysis.graph.nodes[name].layout
         dot = inner if layout is None else lambda rows, value, layout=layout: layout.dot(rows, value, samples)
-        centre = centre + (dot(own, middle) if name in ends else 0) - (dot(other, middle) if name in label_ends else 0)
-        if layout == Layout() and name in ends and name in label_ends and own.stride(1) == 0:  # the same rows for all samples
-            radius = radius + absolute_dots(own[:, 0].flatten(1), other[0].flatten(1), reach.flatten(1))
+        if layout == Layout() and name in ends and name in label_ends and repeats(own) and all_finite(middle, reach):
+            rows = common(own).flatten(1)
+            centre = centre + rows @ middle.flatten(1).T - dot(other, middle)
+            radius = radius + absolute_dots(rows, other[0].flatten(1), reach.flatten(1))
         else:
+            centre = centre + (dot(own, middle) if name in ends else 0) - (dot(other, middle) if name in label_ends else 0)
             radius = radius + dot((own - other).abs(), reach)
     same = every == labels
     centre, radius = centre.masked_fill(same, 0.0), radius.masked_fill(same, 0.0)

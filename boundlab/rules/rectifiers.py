@@ -41,7 +41,8 @@ class Rectified:
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         rows = laid_out(rows, self.x) if self.plain else rows
-        coefficients, constants = rectified(rows, self.x.lower, self.x.upper, self.plain)
+        ball = isinstance(self.x, Ball)
+        coefficients, constants = rectified(rows, *(self.x.ball if ball else (self.x.lower, self.x.upper)), self.plain, ball)
         return [coefficients], [(constants, None)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
@@ -120,7 +121,7 @@ class Rectifier:
         s = _negative_slope(call)
         below = torch.as_tensor(s, dtype=x.dtype, device=x.device)
         if call.slopes == "adaptive" and not isinstance(s, Tensor) and s == 0:
-            return Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout()) if x.lower.requires_grad else self._adaptive(call)
+            return Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout()) if x.requires_grad else self._adaptive(call)
         if call.slopes == "adaptive":
             return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
         return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])
@@ -129,7 +130,7 @@ class Rectifier:
         """The number takes the slope of the free line from that of the one piece to that of the other."""
         (x,) = call.inputs
         start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
-        if isinstance(below, Tensor) or below != 0 or x.lower.requires_grad or x.upper.requires_grad:
+        if isinstance(below, Tensor) or below != 0 or x.requires_grad:
             return Family(start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below)))
         chord, undecided = self._lines(call, None), self.undecided(call).to(x.dtype)
         decided = chord.upper[0] * (1 - undecided)
