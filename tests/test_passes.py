@@ -162,7 +162,7 @@ class Layer:
         weight = gathered(weight) if gather else weight
         middle, reach = interval_linear(centre, radius.abs(), weight, None)
         pulled = rows_linear(rows * middle, weight) if gather else (rows * middle) @ weight
-        self.loss = (middle * reach).sum() + pulled.square().sum() + (weight**2).sum()
+        self.middle, self.loss = middle, (middle * reach).sum() + pulled.square().sum() + (weight**2).sum()
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 20])
@@ -197,6 +197,21 @@ def test_terms_of_a_gradient_nobody_asked_for_are_not_kept() -> None:
     for _ in range(2):  # once and once more, on the same graph
         ours.loss.backward(retain_graph=True)
         plain.loss.backward(retain_graph=True)
+    torch.testing.assert_close(ours.leaves["weight"].grad, plain.leaves["weight"].grad)
+
+
+def test_a_pass_that_failed_leaves_nothing() -> None:
+    ours, plain = Layer(True), Layer(False)
+
+    def fail(gradient: Tensor) -> None:
+        raise RuntimeError("half way")
+
+    handle = ours.middle.register_hook(fail)  # behind the rows, before the interval
+    with pytest.raises(RuntimeError, match="half way"):
+        ours.loss.backward(retain_graph=True)
+    handle.remove()
+    for layer in (ours, plain):
+        (layer.leaves["weight"].grad,) = torch.autograd.grad(layer.loss, [layer.leaves["weight"]])
     torch.testing.assert_close(ours.leaves["weight"].grad, plain.leaves["weight"].grad)
 
 

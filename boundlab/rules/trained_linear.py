@@ -35,11 +35,11 @@ class _Gathered(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
-        ctx.terms = []
+        ctx.terms, ctx.of_pass = [], None
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
-        (weight,), terms = ctx.saved_tensors, ctx.terms
+        (weight,), terms = ctx.saved_tensors, ctx.terms if ctx.of_pass == _pass() else []
         ctx.terms = []
         if not terms:
             return gradient
@@ -54,8 +54,15 @@ def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
         return None
     if place is None or sum(u.numel() + v.numel() for u, v, _ in terms) > weight.numel():
         return _product(weight, terms)
+    if place.of_pass != _pass():  # what a pass has left that did not come to its end
+        place.terms, place.of_pass = [], _pass()
     place.terms.extend(terms)
     return None
+
+
+def _pass() -> int:
+    """Which backward pass this is."""
+    return torch._C._current_graph_task_id()
 
 
 def _product(weight: Tensor, terms: list[Factors]) -> Tensor:
