@@ -286,7 +286,7 @@ def test_crops_and_flips_keep_pixels_and_depend_on_the_epoch() -> None:
 # -- many processes ------------------------------------------------------------------------------------------------------
 
 WORKER = """
-import gc, sys, torch
+import sys, torch
 from dataclasses import replace
 from pathlib import Path
 torch.set_num_threads(1)
@@ -308,8 +308,7 @@ trainer.run()
 errors = evaluate(trainer.model, images(), 0.05, ("ibp",), Attack(3, 1), processes=processes)
 if processes.rank == 0:
     print("ERRORS", errors.count, errors.clean, errors.verified["ibp"])
-del loss, trainer  # what still holds the group when the interpreter ends can end the process with it
-gc.collect()
+del loss, trainer  # before the group they work over
 processes.leave()
 """
 

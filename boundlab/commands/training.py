@@ -104,19 +104,23 @@ def _train(options: argparse.Namespace) -> None:
     set_threads(options.threads)
     processes = Processes.here()
     try:
-        data = load_sentences(options.files, "train") if recipe.data == SST else load(recipe.data, options.files, "train")
-        data = data if options.limit is None else data.first(options.limit)
-        trainer = Trainer(recipe, data, options.output, processes)
-        if (options.output / CHECKPOINT).exists() and not options.resume:
-            raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
-        resumed = options.resume and trainer.resume()
-        console = Console(quiet=processes.rank > 0)
-        if resumed:
-            console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
-        _follow(trainer, console)
-        console.print(f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False)
+        _train_with(recipe, processes, options)
     finally:
         processes.leave()
+
+
+def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespace) -> None:
+    data = load_sentences(options.files, "train") if recipe.data == SST else load(recipe.data, options.files, "train")
+    data = data if options.limit is None else data.first(options.limit)
+    trainer = Trainer(recipe, data, options.output, processes)
+    if (options.output / CHECKPOINT).exists() and not options.resume:
+        raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
+    resumed = options.resume and trainer.resume()
+    console = Console(quiet=processes.rank > 0)
+    if resumed:
+        console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
+    _follow(trainer, console)
+    console.print(f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False)
 
 
 def set_threads(count: int | None) -> None:

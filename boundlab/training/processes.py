@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass, field
@@ -45,7 +46,10 @@ class Processes:
         return self.sum(value) / self.count
 
     def leave(self) -> None:
+        """Leave the group. Whatever shared its work over it (a trainer) should be gone by then: now and then a process whose
+        DistributedDataParallel outlives the group is ended by gloo when the interpreter ends."""
         if self.count > 1 and dist.is_initialized():
+            gc.collect()
             if sys.exc_info()[0] is None:  # nobody's threads go while another one still talks to them
                 dist.barrier()
             dist.destroy_process_group()
