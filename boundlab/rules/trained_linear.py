@@ -8,17 +8,25 @@ that belongs to it is known:
     dW = g_c^T c + R^T g_R + sign(W) * (g_r^T r),    dc = g_c W,    dr = g_r |W|,    dR = g_R W^T.
 
 Its terms are products of thin matrices: a layer hands these on (:class:`_Gathered`) as long as they are smaller than W.
+Thin matrices times wide ones are made a few rows of W at a time as well: what they add up to stays in the cache, which
+matrix products as such do not see to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 20
+BLOCK = 1 << 19
 """How many weights are worked on at once: few enough to stay in the cache."""
+ROWS = 16
+"""But not less rows of a weight than this."""
+
+THIN, WIDE = 32, 1 << 14
+"""Up to how many rows, and from how many columns on, a product with a weight is made in blocks."""
 
 Factors = tuple[Tensor, Tensor, bool]
 """Matrices u and v, and whether it is sign(W) * u^T v or u^T v that they stand for."""
@@ -68,11 +76,11 @@ def _pass() -> int:
 def _product(weight: Tensor, terms: list[Factors]) -> Tensor:
     plain, signed = (_stacked([(u, v) for u, v, sign in terms if sign is wanted]) for wanted in (False, True))
     found = torch.empty_like(weight) if signed else torch.zeros_like(weight)
-    for rows in _blocks(weight):
+    for rows, room in _blocks(weight, max(len(u) for u, _, _ in terms)):
         block = found[rows]
         if signed:
             torch.mm(signed[0][:, rows].T, signed[1], out=block)
-            block.mul_(weight[rows].sign())
+            block.mul_(torch.sign(weight[rows], out=room))
         if plain:
             block.addmm_(plain[0][:, rows].T, plain[1])
     return found
@@ -88,10 +96,11 @@ def _stacked(factors: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | No
 class _IntervalLinear(torch.autograd.Function):
     @staticmethod
     def forward(centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        middle = _turned(centre, weight)
         reach = radius.new_empty(len(radius), len(weight))
-        for rows in _blocks(weight):
-            reach[:, rows] = radius @ weight[rows].abs().T
-        return torch.nn.functional.linear(centre, weight, bias), reach
+        for rows, room in _blocks(weight, len(radius)):
+            reach[:, rows] = _turned(radius, torch.abs(weight[rows], out=room))
+        return middle if bias is None else middle.add_(bias), reach
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -107,12 +116,8 @@ class _IntervalLinear(torch.autograd.Function):
         if torch.is_grad_enabled():  # asked to be differentiated again: plain formulas
             d_weight = of_centre.T @ centre + weight.sign() * (of_reach.T @ radius)
             return of_centre @ weight, of_reach @ weight.abs(), d_weight, of_centre.sum(0) if ctx.has_bias else None
-        d_centre = of_centre @ weight if wants[0] else None
-        d_radius = None
-        if wants[1]:
-            d_radius = torch.zeros_like(radius)
-            for rows in _blocks(weight):
-                d_radius.addmm_(of_reach[:, rows], weight[rows].abs())
+        d_centre = _times(of_centre, weight) if wants[0] else None
+        d_radius = _times(of_reach, weight, absolute=True) if wants[1] else None
         d_weight = _handed_on(ctx, weight, [(of_centre, centre, False), (of_reach, radius, True)]) if wants[2] else None
         return d_centre, d_radius, d_weight, of_centre.sum(0) if ctx.has_bias and wants[3] else None
 
@@ -120,7 +125,7 @@ class _IntervalLinear(torch.autograd.Function):
 class _RowsLinear(torch.autograd.Function):
     @staticmethod
     def forward(rows: Tensor, weight: Tensor) -> Tensor:
-        return rows @ weight
+        return _times(rows, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -130,15 +135,34 @@ class _RowsLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight = ctx.saved_tensors
-        d_rows = gradient @ weight.T if ctx.needs_input_grad[0] else None
+        d_rows = _turned(gradient, weight) if ctx.needs_input_grad[0] else None
         if torch.is_grad_enabled():
             return d_rows, rows.T @ gradient
         return d_rows, _handed_on(ctx, weight, [(rows, gradient, False)]) if ctx.needs_input_grad[1] else None
 
 
-def _blocks(weight: Tensor) -> list[slice]:
-    step = max(1, BLOCK // max(1, weight.shape[1]))
-    return [slice(i, min(i + step, len(weight))) for i in range(0, len(weight), step)]
+def _blocks(weight: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of a weight to be worked on at once, with so many others, and room for as many weights."""
+    step = max(ROWS, count // 4, BLOCK // max(1, weight.shape[1]))
+    room = weight.new_empty(min(step, len(weight)), weight.shape[1])
+    for i in range(0, len(weight), step):
+        rows = slice(i, min(i + step, len(weight)))
+        yield rows, room[: rows.stop - i]
+
+
+def _times(rows: Tensor, weight: Tensor, absolute: bool = False) -> Tensor:
+    """``rows @ weight``, or with the absolute values of the weight."""
+    if not absolute and (len(rows) > THIN or weight.shape[1] < WIDE or weight.device.type != "cpu"):
+        return rows @ weight
+    found = rows.new_zeros(len(rows), weight.shape[1])
+    for part, room in _blocks(weight, len(rows)):
+        found.addmm_(rows[:, part], torch.abs(weight[part], out=room) if absolute else weight[part])
+    return found
+
+
+def _turned(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows @ weight.T``, with the larger matrix first: as quick or quicker."""
+    return (weight @ rows.T).T
 
 
 def _place(weight: Tensor) -> Any:
