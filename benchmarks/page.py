@@ -99,7 +99,7 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
 def training(found: dict[str, Any]) -> list[str]:
     rows = []
     for name, row in found["rows"].items():
-        seconds, mib, theirs, kernels = row["seconds"], row["mib"], peer(name), row.get("kernels", {})
+        seconds, mib, theirs, kernels, work = row["seconds"], row["mib"], peer(name), row.get("kernels", {}), row.get("gigaflops", {})
         last_natural = seconds.get("natural, channels last")
         milliseconds = lambda value: "" if value is None else f"{1e3 * value:.0f}"
         cells = [*map(milliseconds, (seconds["natural"], last_natural, seconds.get("update"))), f"{mib['natural']:.0f}"]
@@ -111,6 +111,7 @@ def training(found: dict[str, Any]) -> list[str]:
             if "update" in seconds:
                 parts.append(f"with the update {(seconds[step] + seconds['update']) / (seconds['natural'] + seconds['update']):.2f}x")
             parts += [f"kernels {kernels[step] / seconds['natural']:.2f}x"] if step in kernels else []
+            parts += [f"operations {work[step] / work['natural']:.2f}x"] if step in work else []
             parts += [f"peer {theirs[step]:.1f}x"] if step in theirs else []
             cells.append(", ".join([*parts, f"{mib[step]:.0f} MiB"]))
         rows.append([name, str(row["batch"]), *cells])
@@ -124,7 +125,7 @@ def training(found: dict[str, Any]) -> list[str]:
         "One forward and backward pass of a batch; time as a multiple of the natural step, and peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with IBP; and without "
         f"fusion) contain the clean pass whose batch-norm statistics they share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
         "Kernels: the matrix products and convolutions of that step alone, again as a multiple of the whole natural step: what no other way to do "
-        "the same work goes below. Robust steps have the channels last in memory, as the recipes of these networks do; multiples are of the plain natural step, and "
+        "the same work goes below. Operations: how many floating-point operations these have, as a multiple of the natural step's. Robust steps have the channels last in memory, as the recipes of these networks do; multiples are of the plain natural step, and "
         "beside it stands what a natural step takes with the channels last. Update: what clipping and Adam take after every step, whatever the loss; with it the whole step of a training run is compared.", "",
         "Where the floor is: of every convolution of the natural step, forward and backward, IBP makes three (for the clean batch, centres and radii) and LiRPA "
         "with fusion four (for the coefficients of the row, too): 3 and 4 natural steps, if these were convolutions alone and all of them equally fast. The first layer, which needs no gradient of "

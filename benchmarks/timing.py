@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, addmm_flop
 
 aten = torch.ops.aten
 KERNELS = frozenset((aten.mm, aten.bmm, aten.addmm, aten.addmm_, aten.mv, aten.convolution, aten.convolution_backward))
@@ -63,7 +63,7 @@ def kernel_seconds(task: Callable[[], Any], rounds: int = 5) -> float:
 
 def gigaflops(task: Callable[[], Any]) -> float:
     """How many 10^9 floating-point operations the matrix products and convolutions of a task take."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: addmm_flop}) as counter:
         task()
     return counter.get_total_flops() / 1e9
 

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 import boundlab as bl
 from benchmarks.memory import Watch
-from benchmarks.timing import best_of, kernel_seconds, load, save
+from benchmarks.timing import best_of, gigaflops, kernel_seconds, load, save
 from boundlab.models import build
 from boundlab.training.clean_pass import CleanPass
 
@@ -149,7 +149,9 @@ def main() -> None:
         else:
             compared = None
         peaks = {step: memory_of(case, step, options.threads) for step in steps}
-        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "mib": peaks, **({"compared": compared} if compared else {})}
+        work = {step: gigaflops(task) for step, task in steps.items()}
+        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "gigaflops": work, "mib": peaks}
+        rows[case.name] |= {"compared": compared} if compared else {}
         times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
         print(case.name, f"natural {1e3 * seconds['natural']:.0f} ms", times, {step: f"{value:.0f} MiB" for step, value in peaks.items()}, flush=True)
         save("training", {"threads": options.threads, "rows": rows})
