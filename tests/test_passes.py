@@ -137,10 +137,17 @@ def test_points_and_zeros_through_a_relu() -> None:
     assert rows.grad is not None and ends_.grad is not None and torch.isfinite(ends_.grad).all()
 
 
+def in_blocks(monkeypatch: pytest.MonkeyPatch, block: int, thin: int) -> None:
+    """Products with weights in blocks of so many numbers, for up to so many rows."""
+    for name, value in {"BLOCK": block, "ROWS": 1, "WIDE": 1, "THIN": thin}.items():
+        monkeypatch.setattr(layers, name, value)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("block", [1, 12, 1 << 20])
-def test_intervals_through_a_linear_layer(block: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "BLOCK", block)
+@pytest.mark.parametrize("thin", [0, 32])
+def test_intervals_through_a_linear_layer(thin: int, block: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks(monkeypatch, block, thin)
     centre, radius = draw(2, 3, 4), draw(2, 3, 4, seed=1).abs()
     weight, shift = draw(5, 4, seed=2), draw(5, seed=3) if bias else None
     inputs = [tensor.requires_grad_() for tensor in (centre, radius, weight) if tensor is not None]
@@ -166,8 +173,9 @@ class Layer:
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 20])
-def test_one_gradient_for_all_that_read_a_weight(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "BLOCK", block)
+@pytest.mark.parametrize("thin", [0, 32])
+def test_one_gradient_for_all_that_read_a_weight(thin: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks(monkeypatch, block, thin)
     ours, plain = Layer(True), Layer(False)
     products: list[Any] = []
     product = layers._product

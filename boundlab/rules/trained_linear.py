@@ -161,8 +161,8 @@ def _times(rows: Tensor, weight: Tensor, absolute: bool = False) -> Tensor:
 
 
 def _turned(rows: Tensor, weight: Tensor) -> Tensor:
-    """``rows @ weight.T``, with the larger matrix first: as quick or quicker."""
-    return (weight @ rows.T).T
+    """``rows @ weight.T``; of few rows with the larger matrix first, which is quicker."""
+    return rows @ weight.T if len(rows) > THIN else (weight @ rows.T).T.contiguous()
 
 
 def _place(weight: Tensor) -> Any:
