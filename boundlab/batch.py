@@ -113,6 +113,8 @@ class _Common(torch.autograd.Function):
 
 def common(rows: Tensor) -> Tensor:
     """``(rows, samples, ...) -> (rows, ...)`` for rows that are the same for all samples."""
+    if not rows.requires_grad:
+        return rows[:, 0]
     found: Tensor = _Common.apply(rows)  # type: ignore[no-untyped-call]
     return found
 
