@@ -211,3 +211,36 @@ def test_wrong_arguments() -> None:
     ):
         with pytest.raises(bl.ArgumentError, match=text):
             call()
+
+
+class Precisions(nn.Module):
+    """Both precisions in one network, the output in the given one."""
+
+    def __init__(self, output: torch.dtype) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.output, other = output, torch.float64 if output == torch.float32 else torch.float32
+        self.first, self.last = nn.Linear(6, 8, dtype=other), nn.Linear(8, 5, dtype=output)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.first(x.to(self.first.weight.dtype))
+        out: Tensor = self.last(torch.relu(hidden).to(self.output))
+        return out
+
+
+@pytest.mark.parametrize("output", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_networks_of_both_precisions(output: torch.dtype, beta: float) -> None:
+    model = Precisions(output)
+    x, y = torch.rand(4, 6, generator=torch.Generator().manual_seed(1)), torch.arange(4)
+    found = bl.robust_cross_entropy(bl.capture(model, x), bl.Linf(x, 0.1), y, beta=beta)
+    found.sum().backward()
+    assert (found.detach() >= strongest(model, x, y, 0.1) - 1e-5).all()
+    same = Precisions(output).double()
+    same.output = torch.float64
+    alike = bl.robust_cross_entropy(bl.capture(same, x.double()), bl.Linf(x.double(), 0.1), y, beta=beta)
+    alike.sum().backward()
+    torch.testing.assert_close(found.double(), alike, rtol=1e-5, atol=1e-5)
+    for a, b in zip(model.parameters(), same.parameters(), strict=True):
+        assert a.grad is not None
+        torch.testing.assert_close(a.grad.double(), b.grad, rtol=1e-4, atol=1e-5)

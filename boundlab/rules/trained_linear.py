@@ -23,7 +23,7 @@ from torch import Tensor
 BLOCK = 1 << 19
 """How many weights are worked on at once: few enough to stay in the cache."""
 ROWS = 16
-"""But not less rows of a weight than this."""
+"""But not fewer rows of a weight than this."""
 
 THIN, WIDE = 32, 1 << 14
 """Up to how many rows, and from how many columns on, a product with a weight is made in blocks."""
@@ -142,8 +142,8 @@ class _RowsLinear(torch.autograd.Function):
 
 
 def _blocks(weight: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of a weight to be worked on at once, with so many others, and room for as many weights."""
-    step = max(ROWS, count // 4, BLOCK // max(1, weight.shape[1]))
+    """Rows of a weight to be worked on at once, with so many others, and room for as many weights; elsewhere than on CPU all."""
+    step = max(ROWS, count // 4, BLOCK // max(1, weight.shape[1]) if weight.device.type == "cpu" else len(weight))
     room = weight.new_empty(min(step, len(weight)), weight.shape[1])
     for i in range(0, len(weight), step):
         rows = slice(i, min(i + step, len(weight)))
@@ -152,7 +152,7 @@ def _blocks(weight: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
 
 def _times(rows: Tensor, weight: Tensor, absolute: bool = False) -> Tensor:
     """``rows @ weight``, or with the absolute values of the weight."""
-    if not absolute and (len(rows) > THIN or weight.shape[1] < WIDE or weight.device.type != "cpu"):
+    if not absolute and (len(rows) > THIN or weight.shape[1] < WIDE):
         return rows @ weight
     found = rows.new_zeros(len(rows), weight.shape[1])
     for part, room in _blocks(weight, len(rows)):

@@ -80,7 +80,7 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
     # sum_k rise_k (e_k - e_y): the label's own entry takes minus the sum of the others
     others = rise.scatter(1, labels[:, None], 0.0)
     row = others.scatter_add(1, labels[:, None], -others.sum(1, keepdim=True))
-    above = -lower_rows(answer, target, -row[None])[0]
+    above = -lower_rows(answer, target, -row[None].to(answer.analysis.interval(target).dtype))[0]  # z may be of another precision
     return (start.sum(1) + above).clamp(min=torch.finfo(start.dtype).tiny)
 
 
