@@ -11,13 +11,16 @@ from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
+from boundlab.training.clean_pass import CleanPass
 from boundlab.training.losses import robust_cross_entropy
 from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
-    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box", "CaptureError", "Curve", "DomainError", "LinearBounds", "Linf",
-    "Lp", "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "Words", "affine", "capture", "composition", "elementwise",
-    "flatness", "mean_loss_bound", "robust_cross_entropy", "weight_balls",
+    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box",
+    "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
+    "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "Words", "affine",
+    "capture", "composition", "elementwise", "flatness", "mean_loss_bound",
+    "robust_cross_entropy", "weight_balls",
 ]  # fmt: skip
 del _rules

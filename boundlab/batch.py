@@ -72,11 +72,6 @@ class Layout:
         mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
         return rows.unsqueeze(1) * mask
 
-    def owners(self, shape: torch.Size, samples: int) -> Tensor:
-        """``shape``-broadcastable tensor that holds, for each element, the index of its sample."""
-        owner = torch.arange(shape[self.dim]) // self.inner % samples
-        return owner.reshape(*[1] * self.dim, -1, *[1] * (len(shape) - self.dim - 1))
-
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
@@ -129,13 +124,3 @@ def product(rows: Tensor, constant: Tensor) -> Tensor:
     if all_finite(constant):
         return rows * constant
     return rows * torch.where(rows == 0, 0, constant)  # in this order, so that no gradient meets the infinity either
-
-
-def candidates(shape: tuple[int, ...], samples: int, dims: list[int]) -> list[Layout]:
-    """Every layout that a tensor of this shape can have, plain ones first."""
-    found = []
-    for dim in dims:
-        rest, odd = divmod(shape[dim], samples)
-        if not odd and rest:
-            found += [Layout(dim, rest // inner, inner) for inner in range(1, rest + 1) if rest % inner == 0]
-    return sorted(found, key=lambda layout: layout.outer * layout.inner)

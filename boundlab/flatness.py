@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.methods import backward
 from boundlab.methods.engine import Answer, spec_bounds, spec_rows
@@ -51,6 +52,7 @@ def weight_balls(net: Net, eps: float, *, relative: bool = True, norm: float = 2
     return {path: Lp(p=norm, eps=size(values[path])) for path in names}
 
 
+@undisturbed()
 def mean_loss_bound(
     net: Net,
     *inputs: Any,
@@ -66,13 +68,14 @@ def mean_loss_bound(
     which all samples share. Backward methods bound the mean over the shared regions at once (see above), the others sample by
     sample. Its gradient is that of the bound with the tangents where they are: their own dependence on the weights is left out.
     """
-    *entries, labels = inputs
-    labels = torch.as_tensor(labels)
-    answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, None, memory)
+    entries, labels = net.split_labels(inputs, None)
+    net = net.suited(entries, kwargs)
+    answer = net.ask(entries, kwargs, method, perturb, slopes, None, memory)
     target = net.only_output("mean_loss_bound")
     shape = answer.analysis.values[target].shape
-    if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None or labels.shape != shape[:1]:
-        raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes) and labels (batch,), not {tuple(shape)} and {tuple(labels.shape)}")
+    if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None:
+        raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes), not {tuple(shape)}")
+    labels = net.read_labels(answer, target, labels)
     if target not in answer.analysis.plan.variable:
         raise ArgumentError("the output does not depend on anything that is perturbed")
     if not len(labels):
@@ -86,6 +89,7 @@ def mean_loss_bound(
     return torch.fmin(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
 
 
+@undisturbed()
 def flatness(
     net: Net,
     x: Any,
@@ -115,7 +119,7 @@ def flatness(
         some = tuple(_some(entry, part) if step < count else entry for entry in entries)
         bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
         at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
-        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part])) * (len(labels[part]) / count)
+        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part].long())) * (len(labels[part]) / count)
     return total
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from boundlab.batch import Layout
+from boundlab.sizes import Sizes
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,36 @@ class Node:
         return f"{self.name} = {op_name(self.op)}" + (f" ({where})" if where else "")
 
 
+def equal(a: Any, b: Any) -> bool:
+    """Whether two constants are the same tensor, or two tensors of the same values."""
+    both = isinstance(a, Tensor) and isinstance(b, Tensor)
+    return a is b or (both and a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all()))
+
+
 def op_name(op: Callable[..., Any] | None) -> str:
     """The name of an operator as users know it: ``aten.relu``."""
     if op is None:
         return "input"
     packet = getattr(op, "overloadpacket", op)
     return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace("::", ".")
+
+
+def _held(graph: Graph) -> list[str]:
+    return [name for name in graph.nodes if name in graph.constants]
+
+
+def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[Any, ...]:
+    """A graph in a form that does not depend on the names of its nodes; integers that it makes from shapes are put in where they are
+    known for the batch sizes."""
+    known = graph.sizes.known(batch)
+    places = {name: Ref(str(place)) for place, name in enumerate(name for name in graph.nodes if name not in known)}
+    written = []
+    for name, node in graph.nodes.items():
+        if name not in known:
+            args, kwargs = node.arguments(lambda source: known.get(source, places.get(source)))
+            kind = "parameter " + graph.parameters[name] if name in graph.parameters else "input" if name in graph.inputs else ""
+            written.append((node.op, args, kwargs, node.output, kind))
+    return tuple(written), tuple(places.get(o.name, o) if isinstance(o, Ref) else o for o in graph.outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +129,9 @@ class Graph:
     buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or plain constants) of the outputs.
     ``batched``: whether dimension 0 of the inputs with a layout counts samples. ``aliases``: names of nodes that
     only copied another one -> that one. ``modules``: module path -> its last node. ``examples``: input -> shape, dtype
-    and whether dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
+    and whether dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture. ``sizes``: what
+    was assumed of free sizes. ``counts_samples``: whether values depend on how many samples there are, so that a batch must
+    not be taken apart. ``unknown``: nodes of which it is not known whether samples meet in them -> the reason.
     """
 
     nodes: Mapping[str, Node]
@@ -117,6 +144,9 @@ class Graph:
     modules: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, ...], Any, bool]] = field(default_factory=dict)
     literals: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=Sizes)
+    counts_samples: bool = False
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -125,6 +155,13 @@ class Graph:
             assert not missing, f"{node} reads {missing} before they are computed"
             seen.add(node.name)
         assert all(o.name in seen for o in self.outputs if isinstance(o, Ref))
+
+    def computes(self, other: Graph, batch: Mapping[str, int] | None = None) -> bool:
+        """Whether another graph applies the same operators, with the same settings, to the same values, and returns the same of them:
+        for inputs of these batch sizes, or in all that is fixed."""
+        return _written(self, batch or {}) == _written(other, batch or {}) and all(
+            equal(self.constants[mine], other.constants[its]) for mine, its in zip(_held(self), _held(other), strict=True)
+        )
 
     def run(self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None) -> dict[str, Any]:
         """The executable specification: the value of every node, given those of all independent nodes."""

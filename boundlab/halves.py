@@ -17,10 +17,12 @@ from boundlab.rules.registry import clean
 
 
 def can_be_halved(graph: Graph) -> bool:
-    """Whether samples can be asked for apart: a free batch size, no statistics of the batch, and outputs that begin with it."""
+    """Whether samples can be asked for apart: a free batch size, nothing that counts them, no statistics of the batch, and
+    outputs that begin with it."""
     free = all(graph.examples[name][2] for name in graph.inputs if graph.nodes[name].layout is not None)
     outputs = all(isinstance(output, Ref) and graph.nodes[output.name].layout == Layout() for output in graph.outputs)
-    return graph.batched and free and outputs and not any(node.op is clean for node in graph.nodes.values())
+    apart = graph.batched and free and outputs and not graph.counts_samples
+    return apart and not any(node.op is clean for node in graph.nodes.values())
 
 
 def halves(graph: Graph, entries: Any, of_samples: Tensor | None) -> list[tuple[Any, Tensor | None]] | None:
@@ -31,6 +33,8 @@ def halves(graph: Graph, entries: Any, of_samples: Tensor | None) -> list[tuple[
     if len(sizes) != 1 or min(sizes) < 2 or not can_be_halved(graph):
         return None
     (samples,) = sizes
+    if any(graph.sizes.broken(dict.fromkeys(graph.sizes.symbols, size)) for size in (samples // 2, samples - samples // 2)):
+        return None
     found: list[tuple[Any, Tensor | None]] = []
     for chosen in (slice(0, samples // 2), slice(samples // 2, samples)):
         parts = [_part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)]

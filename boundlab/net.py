@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,21 +12,27 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from boundlab.capture.torch_export import Function, export
-from boundlab.errors import ArgumentError, MemoryLimit
+from boundlab.ambient import AUTOCAST, undisturbed, usable
+from boundlab.capture.faithful import Snapshot, compare
+from boundlab.capture.torch_export import Function, copies, export
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
 from boundlab.graph import Graph, Ref
 from boundlab.halves import halves, joined
 from boundlab.interval import Interval
+from boundlab.labels import read_labels
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
 from boundlab.methods.memory import in_bytes
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
+from boundlab.regions.base import with_tensors
 from boundlab.results import Bounds, LinearBounds
+from boundlab.rules import registry
 from boundlab.rules.rectifiers import SLOPES
 from boundlab.rules.registry import generation
 
+log = logging.getLogger("boundlab")
 SIDES = ("both", "lower", "upper")
 RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates"}
 Slopes = str | Mapping[str, Mapping[str, Tensor]]
@@ -41,12 +49,11 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
     if isinstance(model, ExportedProgram):
         if not args and not kwargs and model.example_inputs is not None:
             args, kwargs = model.example_inputs
-        module: nn.Module | None = None
         program: Any = model
     elif isinstance(model, nn.Module):
-        module = program = model
+        program = model
     elif callable(model):
-        module = program = Function(model)
+        program = Function(model)
     else:
         raise ArgumentError(f"capture takes a module, a callable or an exported program, not {type(model).__name__}")
     taken = RESERVED & set(kwargs)
@@ -55,12 +62,32 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
     for leaf in pytree.tree_leaves((args, kwargs)):
         if isinstance(leaf, Region):
             raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
-    graph, inputs, outputs = export(program, args, kwargs, batched)
-    return Net(program if module is None else module, graph, inputs, outputs)
+    if any(torch.is_autocast_enabled(kind) for kind in AUTOCAST):
+        raise CaptureError(
+            "capture under torch.autocast would record a model whose layers round to half precision. Capture it outside; to bound a model in "
+            "half precision, convert it (model.bfloat16())"
+        )
+    net = _captured(program, args, kwargs, batched)
+    compare(program.module() if isinstance(program, ExportedProgram) else program, net, *copies(args, kwargs))
+    fixed = {shape[0] for name, (shape, _, free) in net.graph.examples.items() if net.graph.nodes[name].layout is not None and not free}
+    if fixed:
+        log.warning("the model fixes its batch size: bounds can be asked for batches of %d samples only", fixed.pop())
+    return net
+
+
+def _captured(
+    source: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None, own_size: bool = False
+) -> Net:
+    with undisturbed():
+        graph, inputs, outputs = export(source, args, kwargs, batched, own_size)
+    return Net(source, graph, inputs, outputs)
 
 
 class Net:
-    """A model as a graph, together with the module that holds its parameters."""
+    """A model as a graph, together with the module that holds its parameters.
+
+    A model may take another way through its code for other batch sizes, or in train mode: then there is a graph for each.
+    """
 
     def __init__(self, source: nn.Module | ExportedProgram, graph: Graph, inputs: pytree.TreeSpec, outputs: pytree.TreeSpec) -> None:
         self.source = source
@@ -68,14 +95,26 @@ class Net:
         self._inputs = inputs
         self._outputs = outputs
         self._plans: dict[Any, Plan] = {}
+        self._others: list[Net] = []
+        """Captured for batch sizes that this graph does not serve."""
+        self._checked: set[tuple[tuple[str, int], ...]] = set()
+        """Batch sizes that it does serve, though tracing made an assumption that they break."""
+        self._snapshot = Snapshot.of(source) if isinstance(source, nn.Module) else None
+        self._warned = False
+        self._same_in: list[Mapping[str, bool]] = []
+        """Modes of the module in which the graph would be the same."""
 
     def __repr__(self) -> str:
         free = any(free for _, _, free in self.graph.examples.values())
         batch = "free batch size" if free else "fixed batch size" if self.graph.batched else "no batch"
         return f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs {list(self.graph.inputs)}, {batch})"
 
+    @undisturbed()
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the model returns for plain tensors, computed by the captured graph."""
+        net = self.suited(inputs, kwargs)
+        if net is not self:
+            return net(*inputs, **kwargs)
         values, regions = self._read_inputs(inputs, kwargs)
         if regions:
             raise ArgumentError("the model itself takes tensors; for a region ask net.bounds(region)")
@@ -88,8 +127,76 @@ class Net:
         state = self._read_state()
         return {path: state[name] for name, path in self.graph.parameters.items() if isinstance(state[name], nn.Parameter)}
 
+    # -- which graph ----------------------------------------------------------------------------------------------------
+
+    def suited(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Net:
+        """This net, or one that was captured for the batch size of the inputs, where the model takes another way through its code.
+        ArgumentError if the module is no longer what was captured."""
+        examples = self._centres(inputs, kwargs)
+        if examples is None:  # of another structure: reading the inputs says so
+            return self
+        self._check_module(examples)
+        leaves = dict(zip(self.graph.inputs, pytree.tree_leaves(examples, is_leaf=lambda leaf: leaf is None), strict=True))
+        batch = {name: leaves[name].shape[0] for name in self.graph.sizes.symbols if isinstance(leaves[name], Tensor) and leaves[name].dim()}
+        if self.graph.sizes.broken(batch) is None:
+            return self
+        size = tuple(sorted(batch.items()))
+        if size in self._checked:
+            return self
+        for other in self._others:
+            if other._serves(leaves):
+                return other
+        if isinstance(self.source, ExportedProgram):
+            raise ArgumentError(f"the program was exported for batch sizes with {self.graph.sizes.broken(batch)}, not for {batch}")
+        if _captured(self.source, *examples, False).graph.computes(self.graph, batch):
+            self._checked.add(size)
+            return self
+        found = _captured(self.source, *examples, True if self.graph.batched else None, own_size=True)
+        if not found._serves(leaves):
+            raise ArgumentError(f"the model could not be captured for the batch size {batch}: {self.graph.sizes.broken(batch)} was assumed")
+        self._others.append(found)
+        return found
+
+    def _serves(self, leaves: Mapping[str, Any]) -> bool:
+        """Whether the graph is the model's for inputs of these shapes."""
+        batch = {name: leaves[name].shape[0] for name in self.graph.sizes.symbols}
+        shapes = {name: leaves[name].shape for name, (_, _, free) in self.graph.examples.items() if not free}
+        fits = all(tuple(shape) == self.graph.examples[name][0] for name, shape in shapes.items())
+        return fits and self.graph.sizes.broken(batch) is None
+
+    def _centres(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The inputs with the centres of regions; None if their structure is not the captured one."""
+        leaves, tree = pytree.tree_flatten((inputs, kwargs))
+        if tree != self._inputs:
+            return None
+        found: tuple[tuple[Any, ...], dict[str, Any]]
+        found = pytree.tree_unflatten([leaf.centre if isinstance(leaf, Region) else leaf for leaf in leaves], tree)
+        return found
+
+    def _check_module(self, examples: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+        """Refuse a module that has changed since it was captured, or whose graph is another one in the mode it is in now."""
+        if self._snapshot is None or not isinstance(self.source, nn.Module):
+            return
+        now = Snapshot.of(self.source)
+        self._snapshot.check(now)
+        if now.modes == self._snapshot.modes or now.modes in self._same_in:
+            return
+        try:
+            other = _captured(self.source, *examples, None if self.graph.batched else False)
+        except BoundlabError:
+            other = None
+        if other is None or not other.graph.computes(self.graph):
+            path = next(path for path, mode in now.modes.items() if mode != self._snapshot.modes[path])
+            mode = "train" if now.modes[path] else "eval"
+            raise ArgumentError(
+                f"the module was captured in another mode: '{path or type(self.source).__name__}' is in {mode} mode now. Capture it again, or put it "
+                f"back with model.{'eval' if now.modes[path] else 'train'}()"
+            )
+        self._same_in.append(now.modes)
+
     # -- questions -------------------------------------------------------------------------------------------------
 
+    @undisturbed()
     def bounds(
         self,
         *inputs: Any,
@@ -118,6 +225,12 @@ class Net:
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
         _choose("sides", sides, SIDES)
+        net = self.suited(inputs, kwargs)
+        if net is not self:
+            return net.bounds(
+                *inputs, method=method, perturb=perturb, spec=spec, sides=sides, slopes=slopes, alpha=alpha, memory=memory,
+                intermediates=intermediates, **kwargs,
+            )  # fmt: skip
 
         def ask(entries: Any, spec: Tensor | None) -> Any:
             answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates)
@@ -133,9 +246,11 @@ class Net:
             return self._in_parts(lambda entries, _: ask(entries, rows), (inputs, kwargs), None, not intermediates)
         return self._in_parts(ask, (inputs, kwargs), rows, not intermediates)
 
+    @undisturbed()
     def margins(
         self,
         *inputs: Any,
+        labels: Any = None,
         method: str = "crown",
         perturb: Mapping[str, Region] | None = None,
         slopes: Slopes = "adaptive",
@@ -145,21 +260,38 @@ class Net:
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
 
-        The last positional argument holds the labels y: (batch,). The margin of class k stands at k, or k - 1 behind y.
+        inputs: one entry per model input, and last the labels y, (batch,) of any integer type, unless they are given as ``labels=``.
+        The margin of class k stands at k, or k - 1 behind y.
         """
-        *entries, labels = inputs
-        if not isinstance(labels, Tensor):
-            labels = torch.as_tensor(labels)
+        entries, labels = self.split_labels(inputs, labels)
+        net = self.suited(entries, kwargs)
+        if net is not self:
+            return net.margins(*entries, labels, method=method, perturb=perturb, slopes=slopes, alpha=alpha, memory=memory, **kwargs)
 
-        def ask(entries: Any, labels: Tensor) -> Tensor:
+        def ask(entries: Any, labels: Any) -> Tensor:
             answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
             target = self.only_output("margins")
-            spec = margin_spec(labels, self._classes(answer, target))
+            spec = margin_spec(self.read_labels(answer, target, labels), self._classes(answer, target))
             return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
-        found: Tensor = self._in_parts(ask, (tuple(entries), kwargs), labels, True)
+        found: Tensor = self._in_parts(ask, (entries, kwargs), labels, True)
         return found
 
+    def split_labels(self, inputs: tuple[Any, ...], labels: Any) -> tuple[tuple[Any, ...], Any]:
+        """The entries for the model's inputs, and the labels: the last positional argument unless they were given by name."""
+        if labels is not None:
+            return inputs, labels
+        if not inputs:
+            raise ArgumentError("the inputs are missing: give one entry per model input, a region or a tensor, and the labels")
+        return inputs[:-1], inputs[-1]
+
+    def read_labels(self, answer: Answer, target: str, labels: Any) -> Tensor:
+        """Labels for the samples of an answer, checked."""
+        samples = answer.analysis.samples if self.graph.nodes[target].layout is not None else 1
+        value = answer.analysis.values[target]
+        return read_labels(labels, samples, self._classes(answer, target), value.device)
+
+    @undisturbed()
     def linear_bounds(
         self,
         *inputs: Any,
@@ -175,6 +307,9 @@ class Net:
         method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
         """
         _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
+        net = self.suited(inputs, kwargs)
+        if net is not self:
+            return net.linear_bounds(*inputs, method=method, perturb=perturb, spec=spec, slopes=slopes, memory=memory, **kwargs)
         answer = self.ask(inputs, kwargs, method, perturb, slopes, None, memory)
         target = self.only_output("linear_bounds")
         analysis = answer.analysis
@@ -227,6 +362,7 @@ class Net:
             matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])
         return matrices, bias.T.reshape([*lead, *out])
 
+    @undisturbed()
     def ask(
         self,
         inputs: tuple[Any, ...],
@@ -259,7 +395,26 @@ class Net:
         samples = self._samples(values, regions)
         budget = in_bytes(memory, next(iter(regions.values())).centre.device)
         plan = self._plan(regions, thorough)
+        self._check_known(plan)
+        if clean is None:
+            self._warn_of_statistics()
         return analyse(Question(plan, values, regions, samples, method, budget, fixed, alpha or Alpha(), start, clean, thorough))
+
+    def _warn_of_statistics(self) -> None:
+        """Once for a net in train mode that is asked outside of a training step."""
+        if not self._warned and any(node.op is registry.clean for node in self.graph.nodes.values()):
+            self._warned = True
+            warnings.warn(
+                "the model was captured in train mode: what is bounded is the model with the batch statistics of the clean inputs, and running "
+                "statistics do not move. To verify, capture model.eval(); to train, run model(x) in bl.CleanPass(net) in every step",
+                stacklevel=4,
+            )
+
+    def _check_known(self, plan: Plan) -> None:
+        """Refuse graphs in which samples may meet; operators without a rule are named first."""
+        doubts = [reason for name, reason in self.graph.unknown.items() if name in plan.needed]
+        if doubts and plan.rules is not None:
+            raise MixedSamples(doubts[0])
 
     def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since."""
@@ -281,7 +436,7 @@ class Net:
         for name, leaf in zip(self.graph.inputs, leaves, strict=True):
             if isinstance(leaf, Region):
                 self._check_shape(name, leaf.centre)
-                regions[name] = leaf
+                regions[name] = with_tensors(leaf, usable)
             elif name in self.graph.literals:
                 if isinstance(leaf, Tensor) or leaf != self.graph.literals[name]:
                     raise ArgumentError(f"the model was captured with {name}={self.graph.literals[name]!r}, not {leaf!r}: capture it again")
@@ -291,7 +446,7 @@ class Net:
                     self._check_shape(name, leaf)
                     if leaf.is_floating_point() and torch.isnan(leaf).any():
                         raise ArgumentError(f"the input '{name}' contains NaN")
-                values[name] = leaf
+                values[name] = usable(leaf)
         return values, regions
 
     def _check_shape(self, name: str, tensor: Tensor) -> None:
@@ -311,10 +466,10 @@ class Net:
         values: dict[str, Any] = dict(self.graph.constants)
         if isinstance(self.source, ExportedProgram):
             state = {**self.source.state_dict, **self.source.constants}
-            return values | {name: state[path] for name, path in self.graph.parameters.items()}
+            return values | {name: usable(state[path]) for name, path in self.graph.parameters.items()}
         for name, path in self.graph.parameters.items():
             owner, _, leaf = path.rpartition(".")
-            values[name] = getattr(self.source.get_submodule(owner), leaf)
+            values[name] = usable(getattr(self.source.get_submodule(owner), leaf))
         return values
 
     def _read_perturbed(self, perturb: Mapping[str, Region], values: Mapping[str, Any]) -> dict[str, Region]:
@@ -332,7 +487,7 @@ class Net:
             value = values[name]
             if not value.is_floating_point():
                 raise ArgumentError(f"'{path}' is of type {value.dtype}: only floating-point parameters can be perturbed")
-            placed = region.at(value)
+            placed = with_tensors(region, usable).at(value)
             if placed.centre.shape != value.shape:
                 raise ArgumentError(f"the region for '{path}' must have the shape {tuple(value.shape)}, not {tuple(placed.centre.shape)}")
             regions[name] = placed
@@ -389,11 +544,6 @@ class Net:
 
 def margin_spec(labels: Tensor, classes: int) -> Tensor:
     """C of shape (batch, classes - 1, classes) with rows e_y - e_k for k != y."""
-    labels = labels.reshape(-1)
-    if labels.is_floating_point():
-        raise ArgumentError(f"labels must be whole numbers, not {labels.dtype}")
-    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
-        raise ArgumentError(f"labels must lie between 0 and {classes - 1}; got {int(labels.min())} ... {int(labels.max())}")
     eye = torch.eye(classes, device=labels.device)
     rows = eye[labels][:, None] - eye  # (batch, classes, classes)
     others = torch.arange(classes, device=labels.device) != labels[:, None]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from boundlab.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.regions import Region
 
@@ -80,6 +81,7 @@ class LinearBounds:
     batched: Mapping[str, bool] = field(repr=False)
     samples: int | None = field(repr=False)
 
+    @undisturbed()
     def concretize(self) -> Bounds:
         """The least and greatest values of the linear functions over the regions."""
         return Bounds(self._minimum(self.lower_A, self.lower_b, 1), self._minimum(self.upper_A, self.upper_b, -1))
@@ -94,6 +96,7 @@ class LinearBounds:
             total = total + self.regions[name].minimum(sign * rows).T
         return (sign * total).reshape(bias.shape)
 
+    @undisturbed()
     def evaluate(self, values: Mapping[str, Tensor]) -> Bounds:
         """Both linear functions at one point: name -> value of the source."""
         ends = []

@@ -383,7 +383,7 @@ def test_what_reads_several_words_is_known() -> None:
         versions = Versions.of(analysis)
         assert versions is not None
         last = [name for name in analysis.plan.last_affine if name not in analysis.regions]
-        assert last and all(versions.is_apart(name, "x") == (way not in ("mean", "neighbours", "two")) for name in last), way
+        assert last and all(versions.is_apart(name) == (way not in ("mean", "neighbours", "two")) for name in last), way
 
 
 class Chosen(nn.Module):

@@ -1,152 +1,153 @@
-"""Finding, for every node, where the samples of the batch lie, and refusing operators that mix samples.
+"""Finding, for every node, where the samples of the batch lie, and refusing operators that let samples meet.
 
-Two sources of evidence: the symbolic batch size that ``torch.export`` leaves in the shapes says which dimension
-carries the batch; a probe (run the graph, change one sample, see which elements change) says how it is merged
-with other dimensions, and shows any operator through which one sample reaches another.
+This is decided by structure: the facts of ``boundlab.rules.structure`` lead from the layouts of a node's arguments to its own,
+for every size of the batch and all values. No values are looked at, with one exception: of an operator that only a user's
+registration vouches for, a trial run may show that the registration is wrong.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout, candidates
+from boundlab.batch import Layout
 from boundlab.errors import MixedSamples
-from boundlab.graph import Graph, Node
-from boundlab.rules.registry import CUTS, aten, clean
+from boundlab.graph import Graph, Node, Ref
+from boundlab.rules.registry import aten
+from boundlab.rules.structure import Meets, Site, Unknown, find_structure, first_pointwise, reshape, samples_first
 
 
 class FixedSize(MixedSamples):
     """The graph computes only batches of the size it was captured with."""
 
 
-UNTOUCHED = -1
-"""Owner of an element that no probe changed."""
+CURE = "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
 
 
-def assign(graph: Graph, values: Mapping[str, object], batched: set[str], samples: int, dims: Mapping[str, list[int]] | None) -> Graph:
-    """The graph with a layout on every node that carries samples.
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """What the front end knows of the values of nodes: ``tensors``: their shapes, with ``samples`` in the place of the batch size;
+    ``numbers``: integers that are computed from shapes, as far as they are multiples of the batch size or no functions of it;
+    ``masks``: the tensors of truth values; ``odd``: the tensors of which a size depends on the batch size in another way."""
 
-    values: one value for each independent node, with ``samples`` samples in dimension 0 of those in ``batched``.
-    dims: node -> dimensions that can carry the batch (None: any).
-    Raises MixedSamples, naming the node, where a value depends on more than one sample.
+    samples: int
+    tensors: Mapping[str, tuple[int, ...]]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    masks: frozenset[str] = frozenset()
+    odd: frozenset[str] = frozenset()
+
+
+def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
+    """The graph with a layout on every node that carries samples, in dimension 0 of the inputs in ``batched``.
+
+    Raises MixedSamples, naming the node, where a value depends on more than one sample. Nodes of which nothing is known are
+    noted in the graph: only questions that need them are refused.
     """
-    owners = _probe(graph, values, batched, samples)
-    shapes = {name: tuple(owner.shape) for name, owner in owners.items()}
     layouts: dict[str, Layout | None] = {name: Layout() for name in batched}
+    own: dict[str, Layout] = {}
+    unknown: dict[str, str] = {}
     for node in graph.nodes.values():
-        if node.name in layouts:
+        if node.name in layouts or node.op is None or node.name not in shapes.tensors:
+            layouts.setdefault(node.name, None)
             continue
-        owner = owners.get(node.name)
-        inherited = [layouts[name] for name in node.inputs if layouts.get(name) is not None]
-        if owner is None or not inherited:
-            layouts[node.name] = None
-            continue
-        if node.op in CUTS:
-            layouts[node.name] = None if node.op is clean or dims is None or not dims[node.name] else Layout(dims[node.name][0])
-            continue
-        shape = tuple(owner.shape)
-        moved = _reshaped(node, layouts, shapes, shape, samples)
-        if moved is not None and _fits(owner, moved, samples):
-            layouts[node.name] = moved
-            continue
-        possible = candidates(shape, samples, list(range(len(shape))) if dims is None else dims[node.name])
-        fitting = [layout for layout in possible if _fits(owner, layout, samples)]
-        if not fitting:
-            raise MixedSamples(
-                f"{node}: its value for one sample depends on other samples of the batch, so there are no bounds per sample. "
-                "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
-            )
-        plain = [layout for layout in fitting if layout.outer == layout.inner == 1 and dims is not None]
-        kept = [layout for layout in fitting if layout in inherited]
-        layouts[node.name] = (plain or kept or fitting)[0]
-        if len(fitting) > 1 and not plain and not kept:
-            raise MixedSamples(f"{node}: could not tell where the samples lie in its value of shape {shape}; capture with batched=False.")
+        site = Site(node, shapes.samples, shapes.tensors, layouts, shapes.numbers, shapes.masks, own)
+        if any(name in unknown for name in node.inputs):
+            unknown[node.name] = next(unknown[name] for name in node.inputs if name in unknown)
+        layouts[node.name] = None if node.name in unknown else _layout(site, shapes, unknown)
+        place = _own_places(site)
+        if place is not None:
+            own[node.name] = place
     nodes = {name: replace(node, layout=layouts[name]) for name, node in graph.nodes.items()}
-    return replace(graph, nodes=nodes, batched=True)
+    return replace(graph, nodes=nodes, batched=True, unknown=unknown)
 
 
-RESHAPES = frozenset((aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int, aten.squeeze.dim, aten.unsqueeze.default))
-
-
-def _reshaped(
-    node: Node, layouts: Mapping[str, Layout | None], shapes: Mapping[str, tuple[int, ...]], shape: tuple[int, ...], samples: int
-) -> Layout | None:
-    """Where a reshape puts the batch: the order of elements stays, so the distance between samples does."""
-    source = node.inputs[0] if node.inputs else ""
-    layout = layouts.get(source)
-    if node.op not in RESHAPES or layout is None:
+def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | None:
+    node = site.node
+    if not any(site.layouts.get(name) is not None for name in site.tensors):
+        return _of_constant(site) if not site.tensors else None
+    if node.name in shapes.odd:
+        raise FixedSize(f"{node}: its shape is not a multiple of the batch size. {CURE}")
+    try:
+        return find_structure(node)(site)
+    except Unknown as doubt:
+        unknown[node.name] = f"{node}: {doubt}. {CURE}"
         return None
-    distance = layout.inner * math.prod(shapes[source][layout.dim + 1 :])
-    for dim in reversed(range(len(shape))):
-        rest = math.prod(shape[dim + 1 :])
-        if rest and distance % rest == 0 and (distance // rest * samples) and shape[dim] % (distance // rest * samples) == 0:
-            inner = distance // rest
-            return Layout(dim, shape[dim] // (inner * samples), inner)
-    return None
+    except Meets as reason:
+        raise MixedSamples(
+            f"{node}: its value for one sample depends on other samples of the batch, so there are no bounds per sample: {reason}. {CURE}"
+        ) from None
 
 
-def _fits(owner: Tensor, layout: Layout, samples: int) -> bool:
-    expected = layout.owners(owner.shape, samples)
-    return bool(((owner == UNTOUCHED) | (owner == expected)).all())
+def _of_constant(site: Site) -> Layout | None:
+    """Of a tensor that is made from shapes alone: the dimension that is as large as the batch."""
+    found = [dim for dim, size in enumerate(site.out) if size == site.samples]
+    return Layout(found[0]) if len(found) == 1 and any(name in site.numbers for name in site.node.inputs) else None
 
 
-def _probe(graph: Graph, values: Mapping[str, object], batched: set[str], samples: int) -> dict[str, Tensor]:
-    """For every tensor node, which sample each element answers to; ``samples`` where it is more than one."""
-    owners: dict[str, Tensor] = {}
+COUNTING = (aten.arange.default, aten.arange.start, aten.arange.start_step)
+
+
+def _own_places(site: Site) -> Layout | None:
+    """Where a tensor holds each sample's own place in the batch: ``arange(batch size)``, and the same in another shape or type."""
+    node = site.node
+    if node.op in COUNTING:
+        start = 0 if node.op is aten.arange.default else site["start"]
+        step = site["step"] if node.op is aten.arange.start_step else 1
+        return Layout() if start == 0 and step == 1 and site.out == (site.samples,) else None
+    source = node.args[0] if node.args else None
+    if not isinstance(source, Ref) or source.name not in site.own:
+        return None
+    like = replace(site, layouts={source.name: site.own[source.name]})
+    try:
+        kind = find_structure(node)
+        same = kind in (reshape, first_pointwise) or node.op in (aten._to_copy.default, aten.unsqueeze.default)
+        return kind(like) if same else None
+    except (Meets, Unknown):
+        return None
+
+
+# -- trials ---------------------------------------------------------------------------------------------------------------
+
+
+def vouched(graph: Graph) -> list[Node]:
+    """The nodes with samples whose operator has no fact of its own, but a registered rule."""
+    known = [node for node in graph.nodes.values() if node.op is not None and node.layout is not None and node.name not in graph.unknown]
+    return [node for node in known if _structure_of(node) is samples_first]
+
+
+def _structure_of(node: Node) -> Any:
+    try:
+        return find_structure(node)
+    except Unknown:
+        return None
+
+
+def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
+    """Refuse operators that a registration vouches for if other samples change when one does. values: of all nodes, for a batch."""
     generator = torch.Generator().manual_seed(0)
-    cuts = {node.name for node in graph.nodes.values() if node.op is clean}
-    for scale in (0.1, 1.0, 10.0):
-        base = dict(values)
-        for name in batched:
-            base[name] = _stirred(values[name], scale, generator)
-        before = _run(graph, base)
-        frozen = {name: before[name] for name in cuts}
-        for sample in sorted({0, 1, samples - 1} & set(range(samples))):
-            changed = dict(base)
-            for name in batched:
-                tensor = changed[name].clone()  # type: ignore[attr-defined]
-                tensor[sample] = _stirred(tensor, scale, generator)[sample]
-                changed[name] = tensor
-            after = _run(graph, {**changed, **frozen})
-            for name, value in after.items():
-                if isinstance(value, Tensor):
-                    old = before[name]
-                    if value.shape != old.shape:
-                        raise MixedSamples(f"{graph.nodes[name]}: its shape depends on the values of the inputs, so it has no bounds elementwise")
-                    moved = (value != old) & ~((value != value) & (old != old))
-                    owner = owners.setdefault(name, torch.full(value.shape, UNTOUCHED))
-                    taken = torch.where((owner == UNTOUCHED) | (owner == sample), sample, samples)
-                    owners[name] = torch.where(moved, taken, owner)
-    return owners
+    for node in vouched(graph):
+        read = {name: values[name] for name in node.inputs if graph.nodes[name].layout is not None and isinstance(values[name], Tensor)}
+        for scale in (0.1, 1.0, 10.0):
+            base = {**values, **{name: _stirred(value, scale, generator) for name, value in read.items()}}
+            before = node.call(*node.arguments(base.__getitem__))
+            for sample in range(len(before)):
+                changed = {name: base[name].clone() for name in read}
+                for value in changed.values():
+                    value[sample] = _stirred(value[sample], scale, generator)
+                after = node.call(*node.arguments({**base, **changed}.__getitem__))
+                moved = (after != before) & ~((after != after) & (before != before))
+                moved[sample] = False
+                if bool(moved.any()):
+                    raise MixedSamples(f"{node}: its value for one sample depends on other samples of the batch. {CURE}")
 
 
-def _run(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
-    """As Graph.run; a node that cannot be computed for another batch is refused by name."""
-    env: dict[str, Any] = dict(values)
-    for node in graph.nodes.values():
-        if node.name not in env:
-            try:
-                env[node.name] = node.call(*node.arguments(env.__getitem__))
-            except Exception as error:  # whatever an operator raises
-                raise FixedSize(
-                    f"{node} cannot be computed for another batch ({error}): an index or a shape in it depends on the size of the batch or on "
-                    "values. If dimension 0 of the inputs does not count samples, capture the model with batched=False."
-                ) from error
-    return env
-
-
-def _stirred(value: object, scale: float, generator: torch.Generator) -> Tensor:
-    assert isinstance(value, Tensor)
-    if value.is_floating_point():
-        noise = torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value.dtype).to(value.device)
-        return value.detach() + scale * noise
-    if value.dtype == torch.bool or value.numel() == 0:
+def _stirred(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+    """A tensor of real numbers with noise; any other as it is."""
+    if not value.is_floating_point():
         return value
-    low, high = int(value.min()), int(value.max())
-    return torch.randint(low, high + 1, value.shape, generator=generator).to(value.dtype).to(value.device)
+    noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+    return value.detach() + scale * noise.to(value)

@@ -11,23 +11,27 @@ import operator
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompositions
-from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental import _config as symbolic_shapes
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from boundlab.capture import layouts
 from boundlab.capture.patterns import fuse, one_part
-from boundlab.errors import ArgumentError, CaptureError, MixedSamples
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MixedSamples
 from boundlab.graph import Graph, Node, Origin, Ref, op_name
+from boundlab.rules.casts import cut_off, keeps_values, rounded, rounded_in_place
 from boundlab.rules.registry import COMPOSITIONS, IDENTITIES, OWN
+from boundlab.sizes import Sizes
 
 log = logging.getLogger("boundlab")
 aten = torch.ops.aten
@@ -77,17 +81,22 @@ def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     return [thing for thing in around if isinstance(thing, nn.Module)]
 
 
-def export(model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> tuple[Graph, Any, Any]:
+def export(
+    model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None, own_size: bool = False
+) -> tuple[Graph, Any, Any]:
     """The graph of ``model`` and the pytree specifications of its inputs and outputs.
 
-    batched: True if dimension 0 of the tensor inputs must count samples, False if it must not, None to find out.
+    batched: True if dimension 0 of the tensor inputs must count samples, False if it must not, None to find out. own_size: whether the
+    graph must serve the batch size of the example, if need be that one alone.
     """
     if isinstance(model, ExportedProgram):
         return _as_graph(model, args, kwargs, batched)
     _tensors(args, kwargs)
     if batched is not False:
         try:
-            return _as_graph(_export_freely(model, args, kwargs), args, kwargs, batched)
+            found = _as_graph(_export_freely(model, args, kwargs), args, kwargs, batched)
+            if not own_size or _serves(found[0], args, kwargs):
+                return found
         except layouts.FixedSize as error:
             try:
                 return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched=True)
@@ -98,15 +107,22 @@ def export(model: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: di
     return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched)
 
 
+def _serves(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether nothing that was assumed of free sizes is broken by the example itself."""
+    leaves = dict(zip(graph.inputs, pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: leaf is None), strict=True))
+    return graph.sizes.broken({name: leaves[name].shape[0] for name in graph.sizes.symbols}) is None
+
+
 def _as_graph(program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None) -> tuple[Graph, Any, Any]:
     program = _decompose(program)
-    graph, dims, symbolic = _read(program)
+    graph, traced = _read(program)
     graph = _simplify(graph)
     leaves = pytree.tree_leaves((args, kwargs))
     literals = {name: leaf for name, leaf in zip(graph.inputs, leaves, strict=True) if not isinstance(leaf, Tensor)}
-    graph = replace(graph, examples=_examples(graph, program, symbolic), literals=literals)
+    sizes = Sizes(traced.free, tuple(traced.assumptions), {name: traced.numbers[name] for name in graph.nodes if name in traced.numbers})
+    graph = replace(graph, examples=_examples(graph, traced), literals=literals, sizes=sizes)
     if batched is not False:
-        graph = _find_batch(graph, program, args, kwargs, dims, symbolic, batched)
+        graph = _find_batch(graph, program, args, kwargs, traced, batched)
     return graph, program.call_spec.in_spec, program.call_spec.out_spec
 
 
@@ -121,7 +137,7 @@ def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     """Export with a free batch size; CaptureError if the model does not allow it."""
     # A batch of one does not become free in torch.export: repeat it.
     repeat = {leaf.shape[0] for leaf in _tensors(args, kwargs) if leaf.dim() > 0} == {1}
-    wide_args, wide_kwargs = _copied(args, kwargs, repeat)
+    wide_args, wide_kwargs = copies(args, kwargs, repeat)
     shapes = ShapesCollection()
     for tensor in _tensors(wide_args, wide_kwargs):
         if tensor.dim() > 0 and tensor.shape[0] > 1:
@@ -134,24 +150,25 @@ def _export_freely(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 def _export_as_given(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
     """Export with the sizes of the example."""
-    return _export(model, *_copied(args, kwargs, repeat=False), None)
+    return _export(model, *copies(args, kwargs), None)
 
 
-def _copied(args: tuple[Any, ...], kwargs: dict[str, Any], repeat: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example tensors as objects of their own: torch.export takes a buffer that is the same object for the input."""
+def copies(args: tuple[Any, ...], kwargs: dict[str, Any], twice: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example tensors as objects of their own: torch.export takes a buffer that is the same object for the input, and a model may
+    write into its inputs. twice: every sample twice."""
 
-    def widen(leaf: Any) -> Any:
+    def copy(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
             return leaf
         leaf = leaf.detach()
-        return torch.cat([leaf, leaf]) if repeat and leaf.dim() > 0 else leaf.clone()
+        return torch.cat([leaf, leaf]) if twice and leaf.dim() > 0 else leaf.clone()
 
-    return pytree.tree_map(widen, args), pytree.tree_map(widen, kwargs)
+    return pytree.tree_map(copy, args), pytree.tree_map(copy, kwargs)
 
 
 def _export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     modes = {name: module.training for name, module in model.named_modules()}
-    with warnings.catch_warnings(), _masks_as_given(), _quiet():
+    with warnings.catch_warnings(), _masks_as_given(), _quiet(), _every_size():
         warnings.simplefilter("ignore")
         try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -159,6 +176,12 @@ def _export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dyn
             raise CaptureError(_explain(error)) from error
         finally:
             assert modes == {name: module.training for name, module in model.named_modules()}
+
+
+def _every_size() -> AbstractContextManager[None]:
+    """Trace as if a free size could be anything, 0 and 1 included: a model that treats these in another way then leaves an
+    assumption in the program. torch.export by itself takes it for granted that free sizes are 2 or more."""
+    return symbolic_shapes.patch(backed_size_oblivious=True)  # type: ignore[attr-defined, no-any-return]
 
 
 @contextmanager
@@ -185,8 +208,12 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
 def _explain(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
+    text = _first_line(error)
     if "data-dependent" in str(error).lower() or "GuardOnDataDependent" in type(error).__name__:
         line = re.findall(r'File "([^"]+)", line (\d+)', str(error))
         where = f" ({line[-1][0]}:{line[-1][1]})" if line else ""
@@ -198,13 +225,25 @@ def _explain(error: Exception) -> str:
 
 
 def _decompose(program: ExportedProgram) -> ExportedProgram:
-    """Take apart what a composition, or torch for recurrent layers, expresses in simpler operators; leave the rest whole."""
+    """Take apart what a composition, or torch for recurrent layers, expresses in simpler operators; leave the rest whole.
+
+    Compositions may order their results in memory otherwise than the operator does, so that a recorded view would not fit: views
+    become reshapes first.
+    """
     defaults = default_decompositions()
     table = {op: defaults[op] for op in RECURRENT if op in defaults}
     table.update(COMPOSITIONS)
-    with warnings.catch_warnings():
+    for fx in program.graph.nodes:
+        if fx.target in VIEWS:
+            fx.target = aten.reshape.default
+    with warnings.catch_warnings(), _every_size():
         warnings.simplefilter("ignore")
-        return program.run_decompositions(table)
+        try:
+            return program.run_decompositions(table)
+        except BoundlabError:
+            raise
+        except Exception as error:  # whatever a composition raises
+            raise CaptureError(f"the model could not be written in simpler operators: {type(error).__name__}: {_first_line(error)}") from error
 
 
 def _free_symbols(program: ExportedProgram) -> set[Any]:
@@ -212,16 +251,61 @@ def _free_symbols(program: ExportedProgram) -> set[Any]:
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and isinstance(value, Tensor) and value.dim():
-            found |= _symbols(value.shape[0])
+            found |= _expression(value.shape[0]).free_symbols
     return found
 
 
-def _symbols(size: Any) -> set[Any]:
-    return set(size.node.expr.free_symbols) if isinstance(size, torch.SymInt) else set()
+def _expression(size: Any) -> Any:
+    """A size as an expression of free ones."""
+    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
-def _read(program: ExportedProgram) -> tuple[Graph, dict[str, list[int]], set[str]]:
-    """The fx graph as ours, the dimensions that carry a symbol for each node, and the inputs whose dimension 0 does."""
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What torch.export knows of the values in its graph. ``shapes``: of tensors, ``numbers``: integers that are made from shapes, both
+    as expressions of free sizes; ``dtypes``; ``free``: the inputs whose dimension 0, and nothing else, is free, and its symbol;
+    ``assumptions``: relations between free sizes that decided what was traced."""
+
+    shapes: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    dtypes: dict[str, torch.dtype] = field(default_factory=dict)
+    free: dict[str, Any] = field(default_factory=dict)
+    assumptions: list[Any] = field(default_factory=list)
+
+    def note(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self.shapes[name] = tuple(_expression(size) for size in value.shape)
+            self.dtypes[name] = value.dtype
+        elif isinstance(value, (int, torch.SymInt)):
+            self.numbers[name] = _expression(value)
+
+    def with_samples(self, samples: int) -> layouts.Shapes:
+        """Shapes and numbers for a batch: every free size is ``samples``."""
+        free = set(self.free.values())
+        tensors, odd = {}, set()
+        for name, shape in self.shapes.items():
+            sizes = [_multiple(size, free, samples) for size in shape]
+            tensors[name] = tuple(0 if size is None else size for size in sizes)
+            if None in sizes:
+                odd.add(name)
+        found = {name: _multiple(number, free, samples) for name, number in self.numbers.items()}
+        numbers = {name: number for name, number in found.items() if number is not None}
+        masks = frozenset(name for name, dtype in self.dtypes.items() if dtype == torch.bool)
+        return layouts.Shapes(samples, tensors, numbers, masks, frozenset(odd))
+
+
+def _multiple(size: Any, free: set[Any], samples: int) -> int | None:
+    """A size that is a number, or a number times a free size; None for other expressions."""
+    factor = size
+    for symbol in size.free_symbols:
+        factor = sympy.cancel(size / symbol)
+        if symbol not in free or factor.free_symbols:
+            return None
+    return int(factor) * (samples if size.free_symbols else 1)
+
+
+def _read(program: ExportedProgram) -> tuple[Graph, Traced]:
+    """The fx graph as ours, and what is known of its values."""
     signature = program.graph_signature
     kinds = {spec.arg.name: spec for spec in signature.input_specs}
     outputs = [spec for spec in signature.output_specs if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)]
@@ -229,30 +313,27 @@ def _read(program: ExportedProgram) -> tuple[Graph, dict[str, list[int]], set[st
     parameters: dict[str, str] = {}
     constants: dict[str, Any] = {}
     nodes: dict[str, Node] = {}
-    dims: dict[str, list[int]] = {}
-    symbolic: set[str] = set()
     several: dict[str, Any] = {}
+    traced = Traced()
 
     def convert(leaf: Any) -> Any:
         return Ref(leaf.name) if isinstance(leaf, torch.fx.Node) else leaf
 
     for fx in program.graph.nodes:
         value = fx.meta.get("val")
+        traced.note(fx.name, value)
         if getattr(fx.target, "overloadpacket", None) in RANDOM:
             raise CaptureError(
                 f"{op_name(fx.target)} ({_origin(fx)}) is random, so the outputs have no bounds: "
                 "put the model in eval mode (model.eval()) before capturing it"
             )
-        if isinstance(value, Tensor):
-            dims[fx.name] = [i for i, size in enumerate(value.shape) if _symbols(size)]
-        else:
-            dims[fx.name] = []
         if fx.op == "placeholder":
             spec = kinds[fx.name]
             if spec.kind == InputKind.USER_INPUT:
                 inputs.append(fx.name)
-                if dims[fx.name] == [0]:
-                    symbolic.add(fx.name)
+                shape = traced.shapes.get(fx.name, ())
+                if shape and shape[0].is_Symbol and not any(size.free_symbols for size in shape[1:]):
+                    traced.free[fx.name] = shape[0]
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
                 parameters[fx.name] = str(spec.target)
             else:
@@ -270,20 +351,83 @@ def _read(program: ExportedProgram) -> tuple[Graph, dict[str, list[int]], set[st
             else:
                 op = OWN.get(fx.target, fx.target)
                 node = Node(fx.name, op, tuple(args), dict(fx_kwargs), origin=_origin(fx))
+                node = _cast(_summed_as(_squeezed(node, traced), nodes, traced), nodes, traced)
                 if isinstance(value, (tuple, list)):
                     several[fx.name] = node
                 nodes[fx.name] = node
-    results = tuple(Ref(spec.arg.name) if isinstance(spec.arg, TensorArgument) else getattr(spec.arg, "value", None) for spec in outputs)
-    return Graph(nodes, tuple(inputs), parameters, constants, results, batched=False), dims, symbolic
+    traced.assumptions.extend(_assumptions(program))
+    results = tuple(Ref(spec.arg.name) if spec.arg.name in nodes else getattr(spec.arg, "value", None) for spec in outputs)
+    return Graph(nodes, tuple(inputs), parameters, constants, results, batched=False), traced
 
 
-def _examples(graph: Graph, program: ExportedProgram, symbolic: set[str]) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+def _squeezed(node: Node, traced: Traced) -> Node:
+    """A squeeze with its dimensions written out: whether it drops a free one too depends on the batch size, and is assumed not to."""
+    if node.op not in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
+        return node
+    shape = traced.shapes[node.args[0].name]
+    given = node.args[1] if len(node.args) > 1 else list(range(len(shape)))
+    dims = [dim % max(len(shape), 1) for dim in (given if isinstance(given, (list, tuple)) else [given])]
+    traced.assumptions.extend(sympy.Ne(shape[dim], 1) for dim in dims if shape and shape[dim].free_symbols)
+    return replace(node, op=aten.squeeze.dims, args=(node.args[0], [dim for dim in dims if shape and shape[dim] == 1]))
+
+
+SUMS = (aten.sum.dim_IntList, aten.sum.default, aten.mean.dim, aten.mean.default, aten.cumsum.default)
+
+
+def _summed_as(node: Node, nodes: dict[str, Node], traced: Traced) -> Node:
+    """A sum of values that are converted first, as a cast and a plain sum."""
+    dtype = node.kwargs.get("dtype")
+    if node.op not in SUMS or dtype is None or dtype == traced.dtypes[node.args[0].name]:
+        return node
+    source, name = node.args[0].name, f"{node.name}_of"
+    traced.shapes[name], traced.dtypes[name] = traced.shapes[source], dtype
+    cast = Node(name, aten._to_copy.default, (Ref(source),), {"dtype": dtype}, origin=node.origin)
+    nodes[name] = _cast(cast, nodes, traced)
+    kwargs = {key: value for key, value in node.kwargs.items() if key != "dtype"}
+    return replace(node, args=(Ref(name), *node.args[1:]), kwargs=kwargs)
+
+
+CASTS = (aten._to_copy, aten.to, aten.type_as)
+
+
+def _cast(node: Node, nodes: dict[str, Node], traced: Traced) -> Node:
+    """A cast that rounds or cuts off under a name of its own; one that goes back at once where it came from as one step."""
+    if getattr(node.op, "overloadpacket", None) not in CASTS:
+        return node
+    (source, *_), target = node.args, traced.dtypes[node.name]
+    dtype, where = traced.dtypes[source.name], {"device": node.kwargs["device"]} if "device" in node.kwargs else {}
+    if not keeps_values(dtype, target):
+        return replace(node, op=rounded if target.is_floating_point else cut_off, args=(source,), kwargs={"dtype": target, **where})
+    before = nodes[source.name]
+    if before.op is rounded and not where and not before.kwargs.keys() - {"dtype"} and traced.dtypes[before.args[0].name] == target:
+        return replace(node, op=rounded_in_place, args=before.args, kwargs={"dtype": dtype})
+    return node
+
+
+def _assumptions(program: ExportedProgram) -> list[Any]:
+    """The relations between free sizes that tracing met and took for true."""
+    values = (fx.meta.get("val") for fx in program.graph.nodes if fx.op == "placeholder")
+    sizes: list[Any] = [size for value in values if isinstance(value, Tensor) for size in value.shape if isinstance(size, torch.SymInt)]
+    found = {_replaced(guard.expr, size.node.shape_env) for size in sizes for guard in size.node.shape_env.guards}
+    for symbol, span in program.range_constraints.items():
+        found |= {symbol >= span.lower} if span.lower > 2 else set()
+        found |= {symbol <= span.upper} if isinstance(span.upper, sympy.Integer) else set()
+    return sorted((relation for relation in found if relation != sympy.true), key=str)
+
+
+def _replaced(relation: Any, environment: Any) -> Any:
+    """A relation between the sizes that are left: tracing has found others to be equal to one of them, or to be fixed."""
+    while relation.free_symbols & set(environment.replacements):
+        relation = relation.xreplace(environment.replacements)
+    return relation
+
+
+def _examples(graph: Graph, traced: Traced) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
     found: dict[str, tuple[tuple[int, ...], Any, bool]] = {}
-    for fx in program.graph.nodes:
-        value = fx.meta.get("val")
-        if fx.name in graph.inputs and isinstance(value, Tensor):
-            free = fx.name in symbolic
-            found[fx.name] = tuple(0 if _symbols(n) else int(n) for n in value.shape), value.dtype, free
+    for name in graph.inputs:
+        if name in traced.shapes:
+            shape = tuple(0 if size.free_symbols else int(size) for size in traced.shapes[name])
+            found[name] = shape, traced.dtypes[name], name in traced.free
     return found
 
 
@@ -328,25 +472,17 @@ def _simplify(graph: Graph) -> Graph:
     return replace(graph, nodes=kept, parameters=parameters, constants=constants)
 
 
-def _find_batch(
-    graph: Graph,
-    program: ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    dims: Mapping[str, list[int]],
-    symbolic: set[str],
-    batched: bool | None,
-) -> Graph:
+MANY = 1_000_003
+"""Stands for a free batch size: a prime that no other size is a multiple of."""
+
+
+def _find_batch(graph: Graph, program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], traced: Traced, batched: bool | None) -> Graph:
     """Put a layout on every node that carries samples, or leave the graph without a batch."""
     leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: leaf is None)
     examples = dict(zip(graph.inputs, leaves, strict=True))
-    state = {**program.state_dict, **program.constants}
-    fixed: dict[str, Any] = {name: state[path] for name, path in graph.parameters.items()} | dict(graph.constants)
-    if symbolic:
-        free = {name: torch.cat([examples[name][:1]] * 3).detach() for name in symbolic}
-        others = {name: value for name, value in examples.items() if name not in symbolic}
-        with torch.no_grad():
-            return layouts.assign(graph, {**fixed, **others, **free}, symbolic, 3, dims)
+    if traced.free:
+        graph = replace(graph, counts_samples=_counts_samples(graph, traced))
+        return _with_layouts(graph, program, traced.with_samples(MANY), set(traced.free), examples)
     sizes = {leaf.shape[0] for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() > 1}
     if len(sizes) != 1:
         if batched:
@@ -355,14 +491,40 @@ def _find_batch(
     samples = sizes.pop()
     carriers = {name for name, value in examples.items() if isinstance(value, Tensor) and value.dim() > 1}
     try:
-        with torch.no_grad():
-            found = layouts.assign(graph, {**fixed, **examples}, carriers, samples, None)
+        found = _with_layouts(graph, program, traced.with_samples(samples), carriers, examples)
         ends = [found.nodes[o.name] for o in found.outputs if isinstance(o, Ref)]
         if all(end.layout is not None and end.layout.dim == 0 for end in ends):
-            log.warning("the model fixes its batch size: bounds can be asked for batches of %d samples only", samples)
             return found
     except MixedSamples:
         if batched:
             raise
     log.info("the model has no free batch size: its inputs count as one sample")
     return graph
+
+
+def _with_layouts(graph: Graph, program: ExportedProgram, shapes: layouts.Shapes, batched: set[str], examples: dict[str, Any]) -> Graph:
+    found = layouts.assign(graph, shapes, batched)
+    if layouts.vouched(found):
+        state = {**program.state_dict, **program.constants}
+        fixed = {name: state[path] for name, path in graph.parameters.items()} | dict(graph.constants)
+        alone = shapes.samples == MANY and {len(examples[name]) for name in batched} == {1}
+        wide = {name: torch.cat([examples[name]] * 2) for name in batched} if alone else {}
+        with torch.no_grad():
+            layouts.try_out(found, found.run({**fixed, **examples, **wide}))
+    return found
+
+
+SIZED = frozenset(
+    (
+        aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unflatten.int, aten.expand.default, aten.broadcast_to.default,
+        aten.zeros.default, aten.ones.default, aten.empty.memory_format, aten.new_zeros.default, aten.new_ones.default, aten.new_empty.default,
+    )
+)  # fmt: skip
+"""Operators that take a shape, and nothing else that could be a number."""
+
+
+def _counts_samples(graph: Graph, traced: Traced) -> bool:
+    """Whether a number that depends on a free size is used for anything but a shape."""
+    counts = {name for name, number in traced.numbers.items() if number.free_symbols}
+    readers = [node for node in graph.nodes.values() if node.name in traced.shapes and counts & set(node.inputs)]
+    return any(node.op not in SIZED for node in readers)

@@ -109,7 +109,7 @@ class Analysis:
         wanted = tuple(node.inputs[0] for node in whole.nodes.values() if node.op is clean)
         if not wanted:
             return {}
-        if self.clean is not None:
+        if self.clean:
             return dict(self.clean)
         needed = whole.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}

@@ -3,9 +3,8 @@
 A region whose positions choose among finitely many values (``Region.versions``) gives as many versions of the whole input: in
 version k every position takes its k-th value. An element of a node that depends on one position alone takes, over the region,
 just the values that it has in the versions, however the positions may be combined: their least and largest are its bounds.
-Which nodes are of that kind shows in a trial: a NaN at one position comes out at the elements that depend on it, since
-affine operators let no NaN vanish. Two positions differ in a digit of their number, so an element that depends on both meets a
-NaN at the positions where that digit is 0 and one at those where it is 1: twice as many runs as there are digits tell.
+Which nodes are of that kind is decided by structure: for every element it is noted which position it depends on. Operators that only
+move elements move these notes; others must read equal ones, or be parallel along the dimension that counts the positions.
 """
 
 from __future__ import annotations
@@ -15,11 +14,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from boundlab.batch import Layout
 from boundlab.graph import Node
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.plan import moves_only
 from boundlab.relaxation import mapped
+from boundlab.rules.affine import MOVERS
+from boundlab.rules.registry import Call
+from boundlab.rules.structure import Meets, Site, Structure, Unknown, find_structure, pointwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Versions:
     values: dict[str, Tensor]
     exact: set[str]
     """The nodes whose intervals are known to be exact."""
-    _probes: dict[str, Tensor] = field(default_factory=dict)
+    _known: dict[str, Tensor | None] = field(default_factory=dict)
 
     @staticmethod
     def of(analysis: Analysis) -> Versions | None:
@@ -49,7 +52,7 @@ class Versions:
         else:
             sources = [name for name in plan.behind(node.name) if name in self.analysis.regions]
             wanted = node.name in plan.last_affine and len(sources) == 1 and sources[0] in self.values
-            found = self._extremes(node.name) if wanted and self.is_apart(node.name, sources[0]) else None
+            found = self._extremes(node.name) if wanted and self.is_apart(node.name) else None
         if found is not None:
             self.exact.add(node.name)
         return found
@@ -58,18 +61,59 @@ class Versions:
         values = self._run(name, self.values)
         return Interval(values.amin(0), values.amax(0))
 
-    def is_apart(self, name: str, source: str) -> bool:
-        """Whether every element of a node depends on one position of the source at most. That may change with other values that
-        the node reads (a mask), so it is asked anew for every question."""
-        with torch.no_grad():
-            centre = self.analysis.regions[source].centre
-            if source not in self._probes:
-                place = torch.arange(centre.shape[1], device=centre.device)
-                digits = [(place >> k & 1).bool() for k in range(max(1, (centre.shape[1] - 1).bit_length()))]
-                at = torch.stack([half for digit in digits for half in (digit, ~digit)])
-                self._probes[source] = centre.new_zeros(len(at), *centre.shape).masked_fill(at[:, None, :, None], torch.nan)
-            hit = torch.isnan(self._run(name, self._probes))
-            return not bool((hit[::2] & hit[1::2]).any())
+    def is_apart(self, name: str) -> bool:
+        """Whether every element of a node depends on one position of the source at most. That may change with indices that the node
+        reads, so it is asked anew for every question."""
+        return self._owners(name) is not None
+
+    def _owners(self, name: str) -> Tensor | None:
+        """For every element of a node the number of the position that it depends on, counted from 1, and 0 for none; None if an element
+        depends on several."""
+        if name not in self._known:
+            with torch.no_grad():
+                self._known[name] = self._found_owners(name)
+        return self._known[name]
+
+    def _found_owners(self, name: str) -> Tensor | None:
+        if name in self.analysis.regions:
+            x = self.analysis.interval(name).lower
+            count = torch.arange(1, x.shape[1] + 1, dtype=torch.float64, device=x.device) if x.dim() > 1 else None
+            return None if count is None or name not in self.values else count.reshape(-1, *[1] * (x.dim() - 2)).expand(x.shape)
+        call = self.analysis.calls[name]
+        found = [self._owners(source) for source in call.names]
+        owners = [owner for owner in found if owner is not None]
+        if len(owners) < len(found):
+            return None
+        kind = _structure(call.node)
+        if getattr(call.node.op, "overloadpacket", None) in MOVED:
+            blank = lambda leaf: torch.zeros_like(leaf, dtype=torch.float64) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
+            moved: Tensor = call.bind(constant=blank)(*owners)
+            return moved
+        if kind is pointwise:
+            return _merged(owners, self.analysis.interval(name).shape)
+        return self._beside(call, owners)
+
+    def _beside(self, call: Call, owners: list[Tensor]) -> Tensor | None:
+        """Of an operator that is parallel along the dimension that counts the positions, or reads one position alone."""
+        values, shape = self.analysis.values, self.analysis.interval(call.node.name).shape
+        only = torch.cat([owner.unique() for owner in owners]).unique()
+        if len(only[only > 0]) <= 1:
+            return only.clamp(min=0).amax().expand(shape)
+        known = {source: values[source] for source in call.node.inputs}
+        shapes = {source: tuple(value.shape) for source, value in known.items() if isinstance(value, (Tensor, Interval))}
+        lines = {source: _along(owner) for source, owner in zip(call.names, owners, strict=True)}
+        places = next(iter(lines.values()))[1]
+        if places is None or any(other is None or not torch.equal(other, places) for _, other in lines.values()):
+            return None
+        layouts, count = {source: Layout(dim) for source, (dim, _) in lines.items()}, len(places)
+        masks = frozenset(source for source in shapes if known[source].dtype == torch.bool)
+        numbers = {source: value for source, value in known.items() if isinstance(value, int)}
+        try:
+            site = Site(call.node, count, {**shapes, call.node.name: tuple(shape)}, layouts, numbers, masks)
+            layout = find_structure(call.node)(site)
+        except (Meets, Unknown):
+            return None
+        return None if layout is None or layout.outer * layout.inner > 1 else _spread(places, layout.dim, shape)
 
     def _run(self, name: str, known: dict[str, Tensor]) -> Tensor:
         """A node for all runs in ``known`` at once, which keeps what was found on the way."""
@@ -79,3 +123,36 @@ class Versions:
         arguments = [self._run(source, known) for source in call.names]
         known[name] = mapped(call.bind(), arguments)
         return known[name]
+
+
+MOVED = frozenset(MOVERS)
+
+
+def _structure(node: Node) -> Structure | None:
+    try:
+        return find_structure(node)
+    except Unknown:
+        return None
+
+
+def _merged(owners: list[Tensor], shape: torch.Size) -> Tensor | None:
+    """What an elementwise operator leaves: for each element the only position that its arguments depend on."""
+    total = torch.zeros(shape, dtype=torch.float64, device=owners[0].device)
+    for owner in owners:
+        if bool(((total > 0) & (owner > 0) & (total != owner)).any()):
+            return None
+        total = torch.maximum(total, owner)
+    return total
+
+
+def _along(owners: Tensor) -> tuple[int, Tensor | None]:
+    """The only dimension along which the positions change, and which there are; no positions if there is no such dimension."""
+    for dim in range(owners.dim()):
+        places = owners.movedim(dim, 0).flatten(1)[:, 0] if owners.numel() else owners.new_zeros(0)
+        if bool((owners == _spread(places, dim, owners.shape)).all()):
+            return dim, places
+    return 0, None
+
+
+def _spread(places: Tensor, dim: int, shape: torch.Size) -> Tensor:
+    return places.reshape(-1, *[1] * (len(shape) - dim - 1)).expand(shape)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 
 import torch
 from torch import Tensor
@@ -94,9 +95,18 @@ def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
     return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
+def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
+    """A region with every tensor that it holds changed, itself if nothing does; one that is no dataclass as it is."""
+    if not is_dataclass(region):
+        return region
+    held = {f.name: getattr(region, f.name) for f in fields(region)}
+    found = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
+    changed = {name: value for name, value in found.items() if value is not held[name]}
+    return replace(region, **changed) if changed else region
+
+
 def take_samples(region: Region, chosen: slice) -> Region:
     """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the same for all samples."""
     dims, samples = region.centre.dim(), region.centre.shape[0]
-    tensors = {f.name: getattr(region, f.name) for f in fields(region) if isinstance(getattr(region, f.name), Tensor)}  # type: ignore[arg-type]
-    own = lambda t: t.dim() > 0 and t.shape[0] == samples and (t.dim() == dims or t.dim() == 1)
-    return replace(region, **{name: tensor[chosen] for name, tensor in tensors.items() if own(tensor)})  # type: ignore[type-var]
+    own = lambda t: t.dim() > 0 and t.shape[0] == samples and t.dim() in (1, dims)
+    return with_tensors(region, lambda t: t[chosen] if own(t) else t)

@@ -26,26 +26,41 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
 
 
 def spread(value: Number, x: Tensor, what: str) -> Tensor:
-    """A number, one per sample, or one per element, as a tensor that broadcasts against x."""
+    """A number, one per sample, or a tensor with the dimensions of x, as a tensor that broadcasts against x.
+
+    A tensor with one dimension is one per sample, whatever else its length may fit.
+    """
     if isinstance(value, (int, float)):
         if math.isnan(value):
             raise ArgumentError(f"{what} contains NaN")
         return torch.tensor(value, dtype=x.dtype, device=x.device)
-    tensor = value.to(x) if isinstance(value, Tensor) else torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    tensor = _numbers(value, x, what)
     if torch.isnan(tensor).any():
         raise ArgumentError(f"{what} contains NaN")
-    if tensor.dim() == 1 and x.dim() > 1 and tensor.shape[0] == x.shape[0]:
-        tensor = tensor.reshape(-1, *[1] * (x.dim() - 1))
-    try:
-        fits = torch.broadcast_shapes(tensor.shape, x.shape) == x.shape
-    except RuntimeError:
-        fits = False
+    if tensor.dim() == 1 and x.dim() and tensor.shape[0] == x.shape[0]:
+        return tensor.reshape(-1, *[1] * (x.dim() - 1))
+    fits = tensor.dim() == 0 or (tensor.dim() == x.dim() > 1 and all(a in (1, b) for a, b in zip(tensor.shape, x.shape, strict=True)))
     if not fits:
-        raise ArgumentError(
-            f"{what} must be a number, one per sample ({x.shape[0] if x.dim() else 1}), or one per element {tuple(x.shape)}; "
-            f"got shape {tuple(tensor.shape)}"
-        )
+        raise ArgumentError(_shapes(what, tensor, x))
     return tensor
+
+
+def _numbers(value: object, x: Tensor, what: str) -> Tensor:
+    try:
+        return value.to(x) if isinstance(value, Tensor) else torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(f"{what} must be a number or a tensor of numbers, not {value!r}") from None
+
+
+def _shapes(what: str, given: Tensor, x: Tensor) -> str:
+    """What shapes there are, beside the one that was given."""
+    if x.dim() < 2:
+        return f"{what} must be a number or have the shape {tuple(x.shape)} of the value; got shape {tuple(given.shape)}"
+    a_sample, a_feature = (x.shape[0],), (1,) * (x.dim() - 1) + (x.shape[-1],)
+    return (
+        f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a tensor with {x.dim()} dimensions that broadcasts to "
+        f"{tuple(x.shape)}, such as {a_feature} for one per entry of the last dimension; got shape {tuple(given.shape)}"
+    )
 
 
 def radius(eps: Number, x: Tensor) -> Tensor:

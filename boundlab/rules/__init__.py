@@ -1,10 +1,26 @@
 """Operator rules, grouped by property. Importing this package fills the registry."""
 
-from boundlab.rules import affine, bilinear, compositions, einsum, elementwise, layers, logic, maximum, periodic, powers, rectifiers, softmax, steps
+from boundlab.rules import (
+    affine,
+    bilinear,
+    casts,
+    compositions,
+    einsum,
+    elementwise,
+    layers,
+    logic,
+    maximum,
+    periodic,
+    powers,
+    rectifiers,
+    softmax,
+    steps,
+)
 
 __all__ = [
     "affine",
     "bilinear",
+    "casts",
     "compositions",
     "einsum",
     "elementwise",

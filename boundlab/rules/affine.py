@@ -127,7 +127,7 @@ def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:
     register(*ops, rule=Affine(absolute))
 
 
-MONOTONE = (
+MOVERS = (
     # shape
     aten.view.default, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze, aten.expand,
     aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile, aten.movedim, aten.swapaxes,
@@ -135,12 +135,16 @@ MONOTONE = (
     aten.unbind, aten.tensor_split, aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d, aten.atleast_2d, aten.ravel,
     # picking and placing
     aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.narrow, aten.unfold,
-    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll,
-    aten.index_put, aten.scatter.src, aten.scatter.value,
-    aten.scatter_add, aten.index_copy, aten.broadcast_tensors, aten.diagonal, aten.diag, aten.diag_embed, aten.tril, aten.triu, aten.masked_select,
-    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col, aten.col2im, aten.diagonal_scatter,
+    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.diagonal, aten.diag_embed, aten.tril, aten.triu,
+    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col, aten.constant_pad_nd,
+)  # fmt: skip
+"""Operators that put elements elsewhere, several times or not at all, and zeros beside them."""
+
+MONOTONE = (
+    *MOVERS, aten.index_put, aten.scatter.src, aten.scatter.value,
+    aten.scatter_add, aten.index_copy, aten.broadcast_tensors, aten.diag, aten.masked_select, aten.col2im, aten.diagonal_scatter,
     # padding and resizing
-    aten.pad, aten.constant_pad_nd, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d, aten.replication_pad1d,
+    aten.pad, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d, aten.replication_pad1d,
     aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular, aten.upsample_nearest1d, aten.upsample_nearest2d,
     aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d,
     aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,

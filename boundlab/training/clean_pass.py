@@ -19,14 +19,14 @@ from boundlab.rules.registry import clean
 
 
 class CleanPass:
-    """``with CleanPass(net) as seen: logits = model(x)``, then ``robust_cross_entropy(..., clean=seen.values)``."""
+    """``with CleanPass(net) as seen: logits = model(x)``, then ``robust_cross_entropy(..., clean=seen)``."""
 
     def __init__(self, net: Net) -> None:
         if not isinstance(net.source, nn.Module):
             raise ArgumentError("a clean pass can be noted of a captured module, not of an exported program")
         self.values: dict[str, Tensor] | None = None
         """node -> its value for the clean input; None if a module is called more than once, so that it is not plain which is which."""
-        self._source = net.source
+        self._net, self._source = net, net.source
         self._nodes: dict[str, list[str]] = {}
         for node in net.graph.nodes.values():
             if node.op is clean:
@@ -47,6 +47,10 @@ class CleanPass:
             self.values[name] = inputs[0]
 
         return hook
+
+    def of(self, net: Net) -> dict[str, Tensor]:
+        """What was seen, for a net of the same module; nothing if it has another graph (for its batch size), which then computes it."""
+        return self.values or {} if net is self._net else {}
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for handle in self._handles:

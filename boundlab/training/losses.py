@@ -19,40 +19,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.interval import Interval
 from boundlab.methods.engine import Answer, differences, lower_rows, spec_bounds
 from boundlab.net import Net, margin_spec
 from boundlab.regions import Region
 from boundlab.rules.softmax import exp_chord
+from boundlab.training.clean_pass import CleanPass
 
 
+@undisturbed()
 def robust_cross_entropy(
     net: Net,
     *inputs: Any,
+    labels: Any = None,
     method: str = "crown-ibp",
     fused: bool = True,
     beta: float = 1.0,
     perturb: Mapping[str, Region] | None = None,
     slopes: str = "adaptive",
-    clean: Mapping[str, Tensor] | None = None,
+    clean: CleanPass | Mapping[str, Tensor] | None = None,
     **kwargs: Any,
 ) -> Tensor:
     """An upper bound of the cross entropy of every sample for all members of the regions: (batch,), differentiable.
 
-    inputs: one entry per model input, a region or a plain tensor, and last the labels (batch,). method: as for
+    inputs: one entry per model input, a region or a plain tensor, and last the labels (batch,), unless they are given as
+    ``labels=``. method: as for
     ``net.bounds``. fused: bound the loss as one quantity instead of one margin for each class. beta: the share of the
-    method's bound in a mean with the interval bound; 0 is the interval bound alone, at its cost. clean: what
-    :class:`boundlab.training.clean_pass.CleanPass` has recorded, so that train-mode batch norms need no pass of their own.
+    method's bound in a mean with the interval bound; 0 is the interval bound alone, at its cost. clean: the
+    :class:`CleanPass` of the step, so that train-mode batch norms need no pass of their own.
     """
-    *entries, labels = inputs
+    entries, labels = net.split_labels(inputs, labels)
     if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= 1:
         raise ArgumentError(f"beta is a share: 0 <= beta <= 1, not {beta!r}")
-    labels = torch.as_tensor(labels)
     method = "ibp" if beta == 0 else method
-    answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, clean=clean)
+    net = net.suited(entries, kwargs)
+    answer = net.ask(entries, kwargs, method, perturb, slopes, clean=clean.of(net) if isinstance(clean, CleanPass) else clean)
     target = net.only_output("robust_cross_entropy")
-    _check(net, answer, target, labels)
+    _check(net, answer, target)
+    labels = net.read_labels(answer, target, labels)
     return upper_bound(answer, target, labels, fused, float(beta))[0]
 
 
@@ -84,13 +90,9 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
     return (start.sum(1) + above).clamp(min=torch.finfo(start.dtype).tiny)
 
 
-def _check(net: Net, answer: Answer, target: str, labels: Tensor) -> None:
+def _check(net: Net, answer: Answer, target: str) -> None:
     layout, shape = net.graph.nodes[target].layout, answer.analysis.values[target].shape
     if layout is None or len(shape) != 2 or layout.dim != 0:
         raise ArgumentError(f"robust_cross_entropy needs an output of shape (batch, classes), not {tuple(shape)}")
-    if labels.is_floating_point() or labels.shape != shape[:1]:
-        raise ArgumentError(f"labels must be {shape[0]} whole numbers, one a sample, not {labels.dtype} of shape {tuple(labels.shape)}")
-    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= shape[1]):
-        raise ArgumentError(f"labels must lie between 0 and {shape[1] - 1}; got {int(labels.min())} ... {int(labels.max())}")
     if target not in answer.analysis.plan.variable:
         raise ArgumentError("the output does not depend on anything that is perturbed")

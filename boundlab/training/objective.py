@@ -51,8 +51,9 @@ class Objective(nn.Module):
             logits = self.model(images)
         method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
         region = Linf(images, weights.eps, lower=0.0, upper=1.0)
-        answer = self.net.ask((region,), {}, method, None, "adaptive", clean=seen.values)
-        losses, certain = upper_bound(answer, self.net.only_output("training"), labels, recipe.fused, weights.beta)
+        net = self.net.suited((region,), {})
+        answer = net.ask((region,), {}, method, None, "adaptive", clean=seen.of(net))
+        losses, certain = upper_bound(answer, net.only_output("training"), labels, recipe.fused, weights.beta)
         robust, clean = losses.mean(), F.cross_entropy(logits, labels)
         loss = robust if weights.kappa == 0 else torch.lerp(robust, clean, weights.kappa)
         if weights.warm_up > 0:

@@ -66,7 +66,8 @@ class WordsObjective(nn.Module):
         if recipe.method == "natural" or weights.eps == 0:
             return clean, torch.stack([clean.detach(), clean.detach(), wrong, wrong])
         region = region_of(self.model, words, self.substitutes, recipe.budget if recipe.budget >= 0 else None, weights.eps)
-        net, mask = self.bodies[words.shape[1]], words != PADDING
+        mask = words != PADDING
+        net = self.bodies[words.shape[1]].suited((region, mask), {})
         method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
         answer = net.ask((region, mask), {}, method, None, "adaptive")
         losses, certain = upper_bound(answer, net.only_output("training"), labels, recipe.fused, weights.beta)

@@ -1,0 +1,111 @@
+"""Whether a captured graph computes what the model does: on the example, and while the module stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from boundlab.errors import ArgumentError, CaptureError
+
+TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+"""How far values may be apart, relative to the largest one: the graph computes in another order."""
+
+
+def compare(model: Callable[..., Any], graph: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a graph that gives something else than the model for the example; the model's buffers stay as they are."""
+    modules = [model] if isinstance(model, nn.Module) else []
+    with _restored(modules):
+        expected = model(*args, **kwargs)
+    with torch.no_grad():
+        found = graph(*args, **kwargs)
+    (have, have_tree), (want, want_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
+    if have_tree != want_tree:
+        raise CaptureError(f"the captured graph returns {have_tree}, the model {want_tree}: torch.export has lost a part of the model")
+    for number, (a, b) in enumerate(zip(have, want, strict=True)):
+        difference = _difference(a, b)
+        if difference:
+            raise CaptureError(
+                f"the captured graph does not give what the model gives for the example (output {number}: {difference}). The model may "
+                "depend on something that torch.export does not see: a random number, a global variable, its own derivative."
+            )
+
+
+def _difference(found: Any, expected: Any) -> str:
+    """What is not the same in two results, in words; empty if nothing is."""
+    if not isinstance(expected, Tensor) or not isinstance(found, Tensor):
+        same = type(found) is type(expected) and found == expected
+        return "" if same else f"{_described(found)} instead of {_described(expected)}"
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return f"{_described(found)} instead of {_described(expected)}"
+    a, b = found.detach(), expected.detach().to(found.device)
+    if not b.is_floating_point():
+        return "" if torch.equal(a, b) else f"{int((a != b).sum())} of {b.numel()} entries differ"
+    finite = torch.isfinite(b)
+    scale = float(b[finite].abs().max()) if bool(finite.any()) else 0.0
+    apart = torch.where((a == b) | (torch.isnan(a) & torch.isnan(b)), 0, (a - b).abs()).nan_to_num(nan=torch.inf)
+    worst = float(apart.max()) if b.numel() else 0.0
+    return "" if worst <= TOLERANCE.get(b.dtype, 1e-3) * (1 + scale) else f"values up to {worst:.3g} apart"
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+@contextmanager
+def _restored(modules: list[nn.Module]) -> Iterator[None]:
+    """Undo what a forward pass does to buffers (running statistics)."""
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    before = [buffer.detach().clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What of a module a graph rests on beside the values of its parameters: its parts, their plain settings (``bn.eps``), whether they
+    are in train mode, and the shapes of parameters and buffers."""
+
+    parts: Mapping[str, nn.Module]
+    settings: Mapping[str, Mapping[str, Any]]
+    modes: Mapping[str, bool]
+    shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
+
+    @staticmethod
+    def of(module: nn.Module) -> Snapshot:
+        parts = dict(module.named_modules())
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return Snapshot(
+            parts,
+            {path: _settings(part) for path, part in parts.items()},
+            {path: part.training for path, part in parts.items()},
+            {path: (tensor.shape, tensor.dtype) for path, tensor in tensors.items()},
+        )
+
+    def check(self, now: Snapshot) -> None:
+        """Refuse a module of which something else than the mode has changed."""
+        for what, before, after in (
+            ("its part", {k: id(v) for k, v in self.parts.items()}, {k: id(v) for k, v in now.parts.items()}),
+            ("the settings of", self.settings, now.settings),
+            ("the shape of", self.shapes, now.shapes),
+        ):
+            changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+            if changed:
+                raise ArgumentError(f"the module was changed after it was captured ({what} '{changed[0]}'): capture it again")
+
+
+def _settings(part: nn.Module) -> dict[str, Any]:
+    """The plain attributes of torch's own layers, which forward passes never change; those of other modules may be counters."""
+    if not type(part).__module__.startswith("torch.nn."):
+        return {}
+    plain = (bool, int, float, str, tuple, type(None))
+    return {name: value for name, value in vars(part).items() if isinstance(value, plain) and name != "training"}
