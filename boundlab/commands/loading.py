@@ -6,7 +6,6 @@ import csv
 import importlib
 import sys
 import traceback
-import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from boundlab.commands.programs import load_program
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net import Net, capture
 
@@ -196,9 +196,9 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
     if not path.is_file():
         raise ArgumentError(f"there is no file {path}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.export.load(path)
+        return load_program(path)
+    except CaptureError:
+        raise
     except Exception as error:  # torch.export raises many types of its own
         raise CaptureError(f"{path} is not a program saved with torch.export.save: {describe(error)}") from error
 
