@@ -240,7 +240,7 @@ def test_results_that_were_edited_are_not_believed(net: bl.Net, data: tuple[Tens
     certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
     EDITS[edit](content)
     results.write_text(json.dumps(content))
-    with pytest.raises(bl.ArgumentError, match="edited|not a results file"):
+    with pytest.raises(bl.ArgumentError, match=r"edited|not a results file"):
         certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
 
 
@@ -250,7 +250,7 @@ def test_results_that_were_edited_are_not_believed(net: bl.Net, data: tuple[Tens
 def test_files_that_are_no_results(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, content: str) -> None:
     results = tmp_path / "results.json"
     results.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(bl.ArgumentError, match="not a results file|edited"):
+    with pytest.raises(bl.ArgumentError, match=r"not a results file|edited"):
         certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
 
 

@@ -338,3 +338,9 @@ def test_weights_and_data_are_data(folder: Path, capsys: pytest.CaptureFixture[s
     np.savez("evil.npz", images=np.array([Boom(), Boom()], dtype=object), labels=np.array([0, 1]))
     assert main(["certify", "net:f", "evil.npz"]) == 1
     assert "plain arrays" in capsys.readouterr().err
+    run = Path("run")
+    run.mkdir()
+    (run / "checkpoint.pt").write_bytes(evil())
+    for command in (["evaluate", "run"], ["flatness", "run"], ["words", "a film", "--model", "run"]):
+        assert main([*command, "--files", "."]) == 1
+        assert capsys.readouterr().err.startswith("boundlab: ")

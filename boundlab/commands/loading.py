@@ -61,8 +61,12 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = _pick(arrays, IMAGES, path), _pick(arrays, LABELS, path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except ArgumentError:
+        raise
+    except Exception as error:  # a broken stream can raise nearly anything
         raise ArgumentError(f"cannot read {path} as an .npz file of plain arrays: {error}") from error
+    if images.ndim == 0:
+        raise ArgumentError(f"the images in {path} are a single number")
     if images.dtype == np.bool_ or (images.dtype.kind in "iu" and images.dtype != np.uint8):
         images = images.astype(np.float32)
     if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
@@ -79,9 +83,9 @@ def _pick(arrays: Any, names: Sequence[str], path: Path) -> np.ndarray:
 
 def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
     """Labels as int64 (N,)."""
-    if labels.ndim != 1 and labels.size != len(labels):
+    if labels.ndim != 1 and (labels.ndim == 0 or labels.size != len(labels)):
         raise ArgumentError(f"the labels in {path} must be one class number per image, (N,), not {labels.shape}")
-    if labels.dtype.kind not in "iuf" or not np.array_equal(labels, np.round(labels)):
+    if labels.dtype.kind not in "iuf" or not np.array_equal(labels, np.round(labels)) or not np.isfinite(labels).all():
         raise ArgumentError(f"the labels in {path} must be whole numbers")
     return labels.reshape(-1).astype(np.int64)
 
