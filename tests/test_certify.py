@@ -176,6 +176,19 @@ def test_without_resume_results_are_never_written_over(net: bl.Net, data: tuple[
     assert results.read_text() == old
 
 
+def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+    """A certification that begins before another one has saved anything does not write over it either."""
+    results = tmp_path / "results.json"
+
+    def another(*_: object) -> None:
+        if not results.exists():
+            certify(net, *data, [0.2], ["ibp"], results=results)
+
+    with pytest.raises(bl.ArgumentError, match="another process"):
+        certify(net, *data, [0.1], ["ibp"], results=results, progress=another)
+    assert [run["radius"] for run in json.loads(results.read_text())["runs"]] == [0.2]
+
+
 def test_not_a_number_survives_the_file(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = torch.tensor([math.nan, -math.inf, math.inf])
     monkeypatch.setattr(bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3))

@@ -117,7 +117,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["train", "evaluate", "flatness", "words"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_checkpoints(runs: Path, command: str, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = runs / ("words" if "words" in command else "images") / "checkpoint.pt"

@@ -325,6 +325,45 @@ def test_plain_weights_of_torch_2_8(saved: Members, folder: Path) -> None:
     assert torch.equal(load_program(Path("evil.pt2")).state_dict["layer.weight"], 2 * model.layer.weight)
 
 
+def test_texts_that_end_their_quotes(folder: Path) -> None:
+    """torch pastes the texts that a program was exported with into a function that it compiles."""
+
+    class Mode(nn.Module):
+        def forward(self, x: Tensor, mode: str) -> Tensor:
+            return nn.functional.gelu(x.flatten(1), approximate=mode)
+
+    torch.export.save(torch.export.export(Mode(), (torch.rand(2, 2, 2), "tanh")), "mode.pt2")
+    with zipfile.ZipFile("mode.pt2") as archive:
+        members = {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist()}
+    write(rename("tanh", f"tanh' #\n)\n{CODE}\ndef g(): #")(members))
+    for more in ([], ["--mean", "0"]):
+        assert main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out", *more]) == 1
+    load_program(Path("evil.pt2")).module()
+
+
+def test_messages_of_asserts(folder: Path) -> None:
+    """They hold quotes, and are no reason to refuse a program."""
+
+    class Item(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            size = x.int().max().item()
+            torch._check(size >= 1)
+            torch._check(size < 10)
+            return torch.ones(size)
+
+    torch.export.save(torch.export.export(Item(), (torch.tensor([3.0]),)), "item.pt2")
+    assert "expression" in str(load_program(Path("item.pt2")).graph)
+    assert load_program(Path("item.pt2")).module()(torch.tensor([5.0])).shape == (5,)
+
+
+def test_compressed_members(saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A small file cannot unfold into a large one."""
+    with zipfile.ZipFile("evil.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**saved, "data/weights/weight_9": bytes(10**7)}.items():
+            archive.writestr(f"evil/{name}", content)
+    refused(capsys, "compressed")
+
+
 # -- other files -----------------------------------------------------------------------------------------------------
 
 

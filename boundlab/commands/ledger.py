@@ -43,6 +43,7 @@ class Ledger:
         self.path, self.task = path, task
         self._fixed = {"labels": labels.tolist(), "predictions": predictions.tolist()}
         self._runs: dict[tuple[str, float], Run] = {}
+        self._stamp: tuple[int, int] | None = None
 
     @staticmethod
     def open(path: Path | str | None, task: Task, labels: Tensor, predictions: Tensor, resume: bool) -> Ledger:
@@ -51,6 +52,7 @@ class Ledger:
         if ledger.path is not None and not resume:
             refuse_to_replace(ledger.path)
         elif ledger.path is not None and ledger.path.exists():
+            ledger._stamp = _stamp(ledger.path)
             ledger._read(ledger.path)
         return ledger
 
@@ -63,13 +65,17 @@ class Ledger:
         self._runs[run.method, run.radius] = run
 
     def save(self) -> None:
+        """Write the file, unless another process has written it since this one looked."""
         if self.path is not None:
+            if _stamp(self.path) not in (None, self._stamp):
+                raise ArgumentError(f"{self.path} is being written by another process: nothing of it is replaced; give another --output")
             runs = [
                 {"method": run.method, "radius": run.radius, "seconds": run.seconds, "margins": _plain(run.margins)} for run in self._runs.values()
             ]
             content = {"format": FORMAT, "task": _description(self.task), **self._fixed, "runs": runs}
             content["digest"] = digest([json.dumps(content)])
             write_atomically(self.path, json.dumps(content, allow_nan=False) + "\n")
+            self._stamp = _stamp(self.path)
 
     def _read(self, path: Path) -> None:
         try:
@@ -103,6 +109,15 @@ def refuse_to_replace(path: Path) -> None:
     """An error if there is a file already."""
     if path.exists():
         raise ArgumentError(f"{path.parent} already holds results: give --resume to go on from them, or another --output")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes whenever the file is replaced; None without a file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _description(task: Task) -> dict[str, Any]:

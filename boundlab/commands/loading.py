@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from boundlab.commands.programs import load_program
-from boundlab.errors import ArgumentError, CaptureError
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError
 from boundlab.net import Net, capture
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
@@ -165,9 +165,14 @@ def load_net(
     example = images[:2]
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
-        if mean is None and std is None and torch.device(device).type == "cpu":
-            return capture(program) if program.example_inputs is not None else capture(program, example.float())
-        model: nn.Module = program.module()
+        try:
+            if mean is None and std is None and torch.device(device).type == "cpu":
+                return capture(program) if program.example_inputs is not None else capture(program, example.float())
+            model: nn.Module = program.module()
+        except BoundlabError:
+            raise
+        except Exception as error:  # a graph that was changed can raise nearly anything
+            raise CaptureError(f"the program in {source} cannot be used: {describe(error)}") from error
     else:
         model = _build(source)
         if weights is not None:

@@ -57,6 +57,8 @@ def _plain_copy(path: Path) -> io.BytesIO:
             raise _NotPlain(f"no archive_format, so {other}")
         for name in names:
             within = name.removeprefix(f"{root}/")
+            if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+                raise _NotPlain("compressed members, which torch does not write")
             for pattern, checked in MEMBERS.items():
                 if within != name and re.fullmatch(pattern, within):
                     if checked is not None:
@@ -147,7 +149,8 @@ def _name(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return text
+    """A mode or a message. torch pastes texts between quotes into source, so what could end them there is left out."""
+    return re.sub(r"['\"\\\x00-\x1f]", " ", text)
 
 
 def _version(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Images:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return replace(self, images=self.images[:n], labels=self.labels[:n])
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Tells the set from others, by all labels and up to a thousand images from all over it."""
         return digest([self.name, self.labels, self.images[:: -(-len(self) // 1000) or 1]])

@@ -90,7 +90,7 @@ class Sentences:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return self.pick(slice(0, n))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Tells the set from others."""
         return digest([self.name, self.labels, self.words, self.whole, "\n".join(self.vocabulary.words), self.vocabulary.substitutes])
