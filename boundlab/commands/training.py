@@ -213,7 +213,7 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
     rows = {
         "clean": found.clean,
         **({"attacked (PGD)": found.attacked} if attacked else {}),
-        **{f"verified by {k}": v for k, v in found.verified.items()},
+        **{f"not verified by {k}": v for k, v in found.verified.items()},
     }
     for name, share in rows.items():
         low, high = found.interval(share)
