@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
 from boundlab.commands.cuts import line_cuts
 from boundlab.commands.flatness import add_command as add_flatness
+from boundlab.commands.ledger import refuse_to_replace
 from boundlab.commands.loading import load_data, load_net
 from boundlab.commands.operators import markdown, supported
 from boundlab.commands.report import write_report
@@ -30,6 +32,7 @@ from boundlab.net import Net, capture
 from boundlab.version import VERSION
 
 RESULTS, REPORT = "results.json", "index.html"
+DEMO = "demo"
 DEMO_RADII, EPS = (0.05, 0.1, 0.15), (2 / 255, 8 / 255)
 
 
@@ -52,6 +55,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough: keep Python from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(f"{error.filename}: {error.strerror}")
     except (MemoryError, RuntimeError) as error:
         if not _about_memory(error):
             raise
@@ -191,6 +198,7 @@ class _Job:
     device: torch.device
     output: Path
     resume: bool
+    name: str
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -199,20 +207,35 @@ def _demo(options: argparse.Namespace) -> None:
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
     images, labels = digits[: options.images].float() / 255, labels[: options.images]
     radii = check_radii(_flat(options.radii) or DEMO_RADII)
-    job = _Job(images, labels, radii, _methods(options), "inf", (0.0, 1.0), 10, torch.device("cpu"), options.output, resume=False)
+    job = _Job(images, labels, radii, _methods(options), "inf", (0.0, 1.0), 10, torch.device("cpu"), options.output, resume=False, name=DEMO)
+    _clear(options.output / RESULTS)
     note = "Handwritten digits (MNIST test images), and the small convolutional network that ships with boundlab, trained with interval bounds."
     _run(job, capture(load_model(), images[:2]), "Certified digits", note)
 
 
+def _clear(path: Path) -> None:
+    """Take away the results of another demo, and of nothing else."""
+    try:
+        if json.loads(path.read_text())["task"]["name"] == DEMO:
+            path.unlink()
+    except (OSError, ValueError, KeyError, TypeError):  # not a demo's
+        pass
+    if path.exists():
+        raise ArgumentError(f"{path.parent} holds results that are not of a demo: give another --output")
+
+
 def _certify(options: argparse.Namespace) -> None:
+    if not options.resume:
+        refuse_to_replace(options.output / RESULTS)
     radii, methods, valid, device = check_radii(_flat(options.eps) or EPS), _methods(options), _range(options.range), _device(options.device)
     values, labels = load_data(options.data, options.shape, options.limit)
     if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
     images = check_images(values, valid)
-    job = _Job(images, labels, radii, methods, options.norm, valid, options.batch, device, options.output, options.resume)
+    name = f"{options.model} on {options.data.name}"
+    job = _Job(images, labels, radii, methods, options.norm, valid, options.batch, device, options.output, options.resume, name)
     net = load_net(options.model, images, options.weights, _flat(options.mean), _flat(options.std), device)
-    _run(job, net, "Certified robustness", f"{options.model} on {options.data.name}")
+    _run(job, net, "Certified robustness", name)
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -241,7 +264,7 @@ def _run(job: _Job, net: Net, title: str, note: str) -> None:
             finished[method, radius] = done
             bar.update(shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}")
 
-        where, how = (job.norm, job.valid, job.batch, job.device), (job.output / RESULTS, job.resume, progress)
+        where, how = (job.norm, job.valid, job.batch, job.device), (job.output / RESULTS, job.resume, progress, job.name)
         found = certify(net, job.images, job.labels, job.radii, job.methods, *where, *how)
     console.print(_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2])

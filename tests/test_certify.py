@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -164,12 +166,26 @@ def test_resume_adds_methods(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path:
     assert len(json.loads(results.read_text())["runs"]) == 3
 
 
-def test_without_resume_the_old_file_is_kept_aside(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+def test_without_resume_results_are_never_written_over(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     certify(net, *data, [0.1], ["ibp"], results=results)
     old = results.read_text()
-    certify(net, *data, [0.2], ["ibp"], results=results)
-    assert (tmp_path / "results.previous.json").read_text() == old
+    with pytest.raises(bl.ArgumentError, match="already holds results: give --resume"):
+        certify(net, *data, [0.2], ["ibp"], results=results)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+    assert results.read_text() == old
+
+
+def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+    """A certification that begins before another one has saved anything does not write over it either."""
+    results = tmp_path / "results.json"
+
+    def another(*_: object) -> None:
+        if not results.exists():
+            certify(net, *data, [0.2], ["ibp"], results=results)
+
+    with pytest.raises(bl.ArgumentError, match="another process"):
+        certify(net, *data, [0.1], ["ibp"], results=results, progress=another)
     assert [run["radius"] for run in json.loads(results.read_text())["runs"]] == [0.2]
 
 
@@ -211,6 +227,44 @@ def test_a_file_for_something_else_is_refused(net: bl.Net, data: tuple[Tensor, T
     with pytest.raises(bl.ArgumentError, match=expected):
         certify(**other, radii=[0.1], methods=["ibp"], results=results, resume=True)  # type: ignore[arg-type]
     assert results.read_bytes() == before
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a margin": lambda content: content["runs"][0]["margins"][3].__setitem__(1, 5.0),
+    "a margin, slightly": lambda content: content["runs"][0]["margins"].__setitem__(3, [m + 1e-15 for m in content["runs"][0]["margins"][3]]),
+    "all margins": lambda content: content["runs"][0].update(margins=[[1.0] * 3] * 11),
+    "a method": lambda content: content["runs"][0].update(method="crown"),
+    "a radius": lambda content: content["runs"][0].update(radius=0.2),
+    "seconds": lambda content: content["runs"][0].update(seconds=0.0),
+    "a label": lambda content: content["labels"].__setitem__(0, 3 - content["labels"][0]),
+    "another run": lambda content: content["runs"].append({**content["runs"][0], "radius": 0.5}),
+    "fewer images": lambda content: content["runs"][0]["margins"].pop(),
+    "no digest": lambda content: content.pop("digest"),
+    "a digest of nothing": lambda content: content.update(digest=None),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_results_that_were_edited_are_not_believed(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, edit: str) -> None:
+    results = tmp_path / "results.json"
+    certify(net, *data, [0.1], ["ibp"], results=results)
+    content = json.loads(results.read_text())
+    results.write_text(json.dumps(content, indent=2))  # how it is laid out does not matter
+    certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
+    EDITS[edit](content)
+    results.write_text(json.dumps(content))
+    with pytest.raises(bl.ArgumentError, match=r"edited|not a results file"):
+        certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "null", "[]", "{}", '{"format": 2}', '{"format": 2, "digest": 1, "task": 3, "runs": 4}', "\udcff", "[" * 9000]
+)
+def test_files_that_are_no_results(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, content: str) -> None:
+    results = tmp_path / "results.json"
+    results.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(bl.ArgumentError, match=r"not a results file|edited"):
+        certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
 
 
 def test_long_runs_are_saved_on_the_way(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

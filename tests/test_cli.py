@@ -239,6 +239,25 @@ def test_interrupt_and_resume(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert "another norm" in capsys.readouterr().err
 
 
+def test_certify_twice(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["certify", "zoo:cnn", "data.npz", "--eps", "0.02", "--methods", "ibp"]
+    assert run(*command) == 0
+    before = {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()}
+    with monkeypatch.context() as patch:  # refused before any work
+        patch.setattr("boundlab.cli.load_data", None)
+        assert "boundlab-report already holds results: give --resume" in error(capsys, *command, "--eps", "0.1")
+    assert "give another --output" in error(capsys, "demo", "--images", "1", "--methods", "ibp")
+    assert {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()} == before
+    assert run(*command, "--eps", "0.1", "--resume") == 0
+
+
+def test_demo_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("demo", "--images", "2", "--methods", "ibp") == 0
+    assert run("demo", "--images", "1", "--methods", "ibp") == 0
+    assert len(results()[0]["margins"]) == 1  # type: ignore[arg-type]
+    assert "already holds results" in error(capsys, "certify", "zoo:cnn", "data.npz")
+
+
 # -- what goes wrong -----------------------------------------------------------------------------------------------------------
 
 

@@ -17,17 +17,20 @@ from tests.test_training import images
 FLAGS = ["--epochs", "2", "--batch", "32", "--start", "0.5", "--length", "1", "--milestones", "1", "--eps", "5/255", "--seed", "3"]
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
+def write_mnist(folder: Path) -> Path:
     """A tiny set in the form of MNIST's files."""
     data = images(96, 28)
-    folder = tmp_path / "files"
     folder.mkdir()
     for part in ("train", "t10k"):
         pixels, labels = data.images.numpy(), data.labels.to(torch.uint8).numpy()
         (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(struct.pack(">IIII", 2051, len(data), 28, 28) + pixels.tobytes()))
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, len(data)) + labels.tobytes())
     return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    return write_mnist(tmp_path / "files")
 
 
 def run(*arguments: object) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Task:
-    """What was certified: fingerprints of model and data, and the set around each image."""
+    """What was certified: fingerprints of model and data, and the set around each image. name: what its owner calls it."""
 
     model: str
     data: str
@@ -18,6 +18,7 @@ class Task:
     classes: int
     norm: str
     valid: tuple[float, float] | None
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)

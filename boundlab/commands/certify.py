@@ -40,6 +40,7 @@ def certify(
     results: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    name: str = "",
 ) -> Certification:
     """Bound the margins of every image for every method and radius.
 
@@ -48,8 +49,9 @@ def certify(
     ("inf", "2" or "1") around the images, cut to the valid range if one is given.
 
     results: a JSON file that holds everything computed so far at all times; an interruption saves what is there and
-    goes on as KeyboardInterrupt. resume: continue from that file, image by image, without computing anything twice; a
-    file made for another model, other images, norm or range is refused. Runs in it that are not asked for stay in it.
+    goes on as KeyboardInterrupt. A file that is there already is an error, unless ``resume``: continue from that file,
+    image by image, without computing anything twice; a file made for another model, other images, norm or range, or
+    changed since it was written, is refused. Runs in it that are not asked for stay in it. name: noted in the file.
     """
     methods, radii = check_methods(methods), check_radii(radii)
     if norm not in NORMS:
@@ -64,7 +66,7 @@ def certify(
             f"the model has {classes} outputs, so labels must lie in 0 ... {classes - 1}; they span {int(labels.min())} ... {int(labels.max())}"
         )
     predictions = torch.where(logits.isnan().any(1), -1, logits.argmax(1))
-    task = Task(fingerprint(net), fingerprint(images, labels), len(images), classes, norm, valid)
+    task = Task(fingerprint(net), fingerprint(images, labels), len(images), classes, norm, valid, name)
     ledger = Ledger.open(results, task, labels, predictions, resume)
     for method in methods:
         for radius in radii:

@@ -69,15 +69,25 @@ REACH, POINTS = 5.0, 41
 """How far surfaces are drawn, in radii of the balls, and in how many points each way."""
 
 
-def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
-    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over the circle for which it holds."""
+def check_drawing(path: Path) -> None:
+    """Complain before any work is done if nothing can be drawn into this file."""
     try:
         import matplotlib
 
         matplotlib.use("agg")
-        from matplotlib import pyplot as plt
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
         raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
+    forms = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix[1:].lower() not in forms:
+        raise ArgumentError(f"cannot draw into {path}: its name must end with one of {', '.join(f'.{form}' for form in forms)}")
+
+
+def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
+    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over the circle for which it holds."""
+    check_drawing(path)
+    from matplotlib import pyplot as plt
+
     figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
     low = math.floor(math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values()))))
     top = math.ceil(math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values())))
@@ -103,6 +113,8 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
 
 def _flatness(options: argparse.Namespace) -> None:
     set_threads(options.threads)
+    if options.surface is not None:
+        check_drawing(options.surface)
     model, recipe, size = load_trained(options.checkpoint)
     data = share_of(recipe, load(recipe.data, options.files, "train"))
     data = data if options.limit is None else data.first(options.limit)

@@ -1,10 +1,14 @@
-"""The results file of a certification: JSON, always whole, enough to go on from."""
+"""The results file of a certification: JSON, always whole, enough to go on from.
+
+It ends with a digest of everything in it, so that a figure that was changed by accident is not taken for a proof. Whoever wants to
+deceive can write the digest anew: only a certification that is run again proves anything.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,13 +17,14 @@ import torch
 from torch import Tensor
 
 from boundlab.commands.certificates import Run, Task
+from boundlab.digests import digest
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
 from boundlab.graph import op_name
 from boundlab.net import Net
 from boundlab.version import VERSION
 
-FORMAT = 1
+FORMAT = 2
 WORDS = {
     "model": "another model (or other weights)",
     "data": "other images or labels",
@@ -38,16 +43,17 @@ class Ledger:
         self.path, self.task = path, task
         self._fixed = {"labels": labels.tolist(), "predictions": predictions.tolist()}
         self._runs: dict[tuple[str, float], Run] = {}
+        self._stamp: tuple[int, int] | None = None
 
     @staticmethod
     def open(path: Path | str | None, task: Task, labels: Tensor, predictions: Tensor, resume: bool) -> Ledger:
-        """A new ledger, or with ``resume`` the one in the file. Without it, an older file is kept under the name ``*.previous.json``."""
+        """A new ledger, or with ``resume`` the one in the file. Without it, a file that is there is an error: it is never written over."""
         ledger = Ledger(None if path is None else Path(path), task, labels, predictions)
-        if ledger.path is not None and ledger.path.exists():
-            if resume:
-                ledger._read(ledger.path)
-            else:
-                _set_aside(ledger.path)
+        if ledger.path is not None and not resume:
+            refuse_to_replace(ledger.path)
+        elif ledger.path is not None and ledger.path.exists():
+            ledger._stamp = _stamp(ledger.path)
+            ledger._read(ledger.path)
         return ledger
 
     def get(self, method: str, radius: float) -> Run:
@@ -59,23 +65,33 @@ class Ledger:
         self._runs[run.method, run.radius] = run
 
     def save(self) -> None:
+        """Write the file, unless another process has written it since this one looked."""
         if self.path is not None:
+            if _stamp(self.path) not in (None, self._stamp):
+                raise ArgumentError(f"{self.path} is being written by another process: nothing of it is replaced; give another --output")
             runs = [
                 {"method": run.method, "radius": run.radius, "seconds": run.seconds, "margins": _plain(run.margins)} for run in self._runs.values()
             ]
             content = {"format": FORMAT, "task": _description(self.task), **self._fixed, "runs": runs}
+            content["digest"] = digest([json.dumps(content)])
             write_atomically(self.path, json.dumps(content, allow_nan=False) + "\n")
+            self._stamp = _stamp(self.path)
 
     def _read(self, path: Path) -> None:
         try:
             content = json.loads(path.read_text())
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")
+            written = content.pop("digest")
+            if written != digest([json.dumps(content)]):
+                raise ArgumentError(f"{path} is damaged or was edited: its digest does not fit its content; move it away")
             known = dict(content["task"])
             runs = [_read_run(entry, self.task) for entry in content["runs"]]
+        except ArgumentError:
+            raise
         except OSError as error:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise ArgumentError(f"{path} is not a results file of this version of boundlab ({error}): move it away, or do not resume") from error
         own = _description(self.task)
         different = [words for key, words in WORDS.items() if known.get(key) != own[key]]
@@ -89,11 +105,19 @@ class Ledger:
             self.put(run)
 
 
-def _set_aside(path: Path) -> None:
+def refuse_to_replace(path: Path) -> None:
+    """An error if there is a file already."""
+    if path.exists():
+        raise ArgumentError(f"{path.parent} already holds results: give --resume to go on from them, or another --output")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes whenever the file is replaced; None without a file."""
     try:
-        path.replace(path.with_suffix(".previous.json"))
-    except OSError as error:
-        raise ArgumentError(f"cannot set {path} aside: {error.strerror}; choose another output folder") from error
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _description(task: Task) -> dict[str, Any]:
@@ -114,21 +138,13 @@ def _read_run(entry: dict[str, Any], task: Task) -> Run:
 
 def fingerprint(*things: Net | Tensor) -> str:
     """A digest that changes with the values of tensors, and with the graph and the parameters of a net."""
-    digest = hashlib.sha256()
-    for thing in things:
-        if isinstance(thing, Net):
-            for node in thing.graph.nodes.values():
-                digest.update(f"{node.name} {op_name(node.op)} {node.args} {dict(node.kwargs)} {node.output}\n".encode())
-            for name, value in sorted(thing._read_state().items()):
-                digest.update(name.encode())
-                if isinstance(value, Tensor):
-                    _add(digest, value)
-        else:
-            _add(digest, thing)
-    return digest.hexdigest()[:32]
+    return digest(part for thing in things for part in (_parts(thing) if isinstance(thing, Net) else [thing]))
 
 
-def _add(digest: Any, tensor: Tensor) -> None:
-    tensor = tensor.detach().cpu().contiguous()
-    digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+def _parts(net: Net) -> Iterator[Tensor | str]:
+    for node in net.graph.nodes.values():
+        yield f"{node.name} {op_name(node.op)} {node.args} {dict(node.kwargs)} {node.output}\n"
+    for name, value in sorted(net._read_state().items()):
+        yield name
+        if isinstance(value, Tensor):
+            yield value

@@ -6,7 +6,6 @@ import csv
 import importlib
 import sys
 import traceback
-import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.errors import ArgumentError, CaptureError
+from boundlab.commands.programs import load_program
+from boundlab.errors import ArgumentError, BoundlabError, CaptureError
 from boundlab.net import Net, capture
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
@@ -61,8 +61,12 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = _pick(arrays, IMAGES, path), _pick(arrays, LABELS, path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except ArgumentError:
+        raise
+    except Exception as error:  # a broken stream can raise nearly anything
         raise ArgumentError(f"cannot read {path} as an .npz file of plain arrays: {error}") from error
+    if images.ndim == 0:
+        raise ArgumentError(f"the images in {path} are a single number")
     if images.dtype == np.bool_ or (images.dtype.kind in "iu" and images.dtype != np.uint8):
         images = images.astype(np.float32)
     if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
@@ -79,9 +83,9 @@ def _pick(arrays: Any, names: Sequence[str], path: Path) -> np.ndarray:
 
 def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
     """Labels as int64 (N,)."""
-    if labels.ndim != 1 and labels.size != len(labels):
+    if labels.ndim != 1 and (labels.ndim == 0 or labels.size != len(labels)):
         raise ArgumentError(f"the labels in {path} must be one class number per image, (N,), not {labels.shape}")
-    if labels.dtype.kind not in "iuf" or not np.array_equal(labels, np.round(labels)):
+    if labels.dtype.kind not in "iuf" or not np.array_equal(labels, np.round(labels)) or not np.isfinite(labels).all():
         raise ArgumentError(f"the labels in {path} must be whole numbers")
     return labels.reshape(-1).astype(np.int64)
 
@@ -161,9 +165,14 @@ def load_net(
     example = images[:2]
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
-        if mean is None and std is None and torch.device(device).type == "cpu":
-            return capture(program) if program.example_inputs is not None else capture(program, example.float())
-        model: nn.Module = program.module()
+        try:
+            if mean is None and std is None and torch.device(device).type == "cpu":
+                return capture(program) if program.example_inputs is not None else capture(program, example.float())
+            model: nn.Module = program.module()
+        except BoundlabError:
+            raise
+        except Exception as error:  # a graph that was changed can raise nearly anything
+            raise CaptureError(f"the program in {source} cannot be used: {describe(error)}") from error
     else:
         model = _build(source)
         if weights is not None:
@@ -196,9 +205,9 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
     if not path.is_file():
         raise ArgumentError(f"there is no file {path}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.export.load(path)
+        return load_program(path)
+    except CaptureError:
+        raise
     except Exception as error:  # torch.export raises many types of its own
         raise CaptureError(f"{path} is not a program saved with torch.export.save: {describe(error)}") from error
 

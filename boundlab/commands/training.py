@@ -24,12 +24,13 @@ from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
 from boundlab.methods.engine import METHODS
 from boundlab.models import build
+from boundlab.training.checkpoints import CHECKPOINT, IMAGES, read_checkpoint, usable
 from boundlab.training.evaluation import Attack, Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
-from boundlab.training.trainer import CHECKPOINT, Trainer
 from boundlab.training.trainer import Progress as Step
+from boundlab.training.trainer import Trainer
 
 RESULT = "errors.json"
 Numbers = Callable[[str], list[float]]
@@ -110,11 +111,11 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespace) -> None:
+    if (options.output / CHECKPOINT).exists() and not options.resume:
+        raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
     data = load_sentences(options.files, "train") if recipe.data == SST else load(recipe.data, options.files, "train")
     data = data if options.limit is None else data.first(options.limit)
     trainer = Trainer(recipe, data, options.output, processes)
-    if (options.output / CHECKPOINT).exists() and not options.resume:
-        raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
     resumed = options.resume and trainer.resume()
     console = Console(quiet=processes.rank > 0)
     if resumed:
@@ -163,24 +164,14 @@ def _board(trainer: Trainer) -> Any:
 # -- evaluate ----------------------------------------------------------------------------------------------------------
 
 
-def recipe_of(path: Path) -> Recipe:
-    """The recipe of a checkpoint."""
-    path = path / CHECKPOINT if path.is_dir() else path
-    if not path.exists():
-        raise ArgumentError(f"there is no checkpoint {path}")
-    return Recipe.read(torch.load(path, map_location="cpu", weights_only=True)["recipe"])
-
-
 def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
     """The network of a checkpoint in eval mode, its recipe, and the size of its images."""
-    path = path / CHECKPOINT if path.is_dir() else path
-    if not path.exists():
-        raise ArgumentError(f"there is no checkpoint {path}")
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    recipe = Recipe.read(state["recipe"])
-    zeros = (0.0,) * state["channels"] if recipe.normalise else None
-    model = build(recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros)
-    model.load_state_dict(state["model"])
+    state = read_checkpoint(path, IMAGES)
+    with usable(path):
+        recipe = Recipe.read(state["recipe"])
+        zeros = (0.0,) * state["channels"] if recipe.normalise else None
+        model = build(recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros)
+        model.load_state_dict(state["model"])
     return model.eval(), recipe, state["size"]
 
 
@@ -192,7 +183,7 @@ def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Im
 
 def _evaluate(options: argparse.Namespace) -> None:
     set_threads(options.threads)
-    if recipe_of(options.checkpoint).data == SST:
+    if read_checkpoint(options.checkpoint)["recipe"].get("data") == SST:
         evaluate_sentences(options, Console())
         return
     model, recipe, size = load_trained(options.checkpoint)
@@ -222,7 +213,7 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
     rows = {
         "clean": found.clean,
         **({"attacked (PGD)": found.attacked} if attacked else {}),
-        **{f"verified by {k}": v for k, v in found.verified.items()},
+        **{f"not verified by {k}": v for k, v in found.verified.items()},
     }
     for name, share in rows.items():
         low, high = found.interval(share)

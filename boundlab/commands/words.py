@@ -18,8 +18,8 @@ from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, loa
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
 from boundlab.models.text import TextClassifier, build_text
+from boundlab.training.checkpoints import read_checkpoint, usable
 from boundlab.training.recipe import Recipe
-from boundlab.training.trainer import CHECKPOINT
 from boundlab.training.words import Bodies, evaluate_words, region_of, strongest, trimmed
 
 RESULT = "words.json"
@@ -40,17 +40,15 @@ def add_command(commands: Any) -> None:
 
 def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier, Recipe]:
     """The classifier of a checkpoint in eval mode, and its recipe."""
-    path = path / CHECKPOINT if path.is_dir() else path
-    if not path.exists():
-        raise ArgumentError(f"there is no checkpoint {path}")
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    if "words" not in state:
+    state = read_checkpoint(path)
+    if not isinstance(state.get("words"), int):
         raise ArgumentError(f"{path} is not a classifier of sentences")
     if state["words"] != len(vocabulary):
         raise ArgumentError(f"{path} was trained with {state['words']} words, the files give {len(vocabulary)}: give the files it was trained with")
-    recipe = Recipe.read(state["recipe"])
-    model = build_text(recipe.model, state["words"], state["classes"])
-    model.load_state_dict(state["model"])
+    with usable(path):
+        recipe = Recipe.read(state["recipe"])
+        model = build_text(recipe.model, state["words"], state["classes"])
+        model.load_state_dict(state["model"])
     return model.eval(), recipe
 
 

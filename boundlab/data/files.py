@@ -46,6 +46,13 @@ def read_bytes(path: Path) -> bytes:
         raise ArgumentError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def read_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{path} is not text in UTF-8: {error}") from error
+
+
 def need_pillow() -> None:
     """Complain before any work is done if pictures cannot be decoded."""
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from boundlab.digests import digest
 from boundlab.errors import ArgumentError
 
 CHUNK = 1 << 24
@@ -45,6 +47,11 @@ class Images:
         if n < 1:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return replace(self, images=self.images[:n], labels=self.labels[:n])
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells the set from others, by all labels and up to a thousand images from all over it."""
+        return digest([self.name, self.labels, self.images[:: -(-len(self) // 1000) or 1]])
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation (over all pixels, divided by their number) of each channel of images / 255."""

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from boundlab.data.files import read_text
+from boundlab.digests import digest
 from boundlab.errors import ArgumentError
 
 SST = "sst"
@@ -88,6 +90,11 @@ class Sentences:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return self.pick(slice(0, n))
 
+    @cached_property
+    def digest(self) -> str:
+        """Tells the set from others."""
+        return digest([self.name, self.labels, self.words, self.whole, "\n".join(self.vocabulary.words), self.vocabulary.substitutes])
+
     def text(self, index: int) -> list[str]:
         """The words of one of them, unknown ones as such."""
         return [self.vocabulary.words[number] for number in self.words[index].tolist() if number != PADDING]
@@ -125,10 +132,20 @@ def phrases(tree: str) -> Iterator[tuple[list[str], int]]:
 def read_trees(path: Path) -> list[tuple[list[str], int, bool]]:
     """The phrases of all trees of a file with a binary label: 0 and 1 are negative, 3 and 4 positive, 2 is left out."""
     found = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in read_text(path).split("\n"):
         if line.strip():
             parts = list(phrases(line))
             found += [(words, int(label > 2), k == len(parts) - 1) for k, (words, label) in enumerate(parts) if label != 2]
+    return found
+
+
+def _read_neighbours(path: Path) -> dict[str, list[str]]:
+    try:
+        found = json.loads(read_text(path))
+    except ValueError as error:
+        raise ArgumentError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(others, list) and all(isinstance(w, str) for w in others) for others in found.values()):
+        raise ArgumentError(f"{path} must hold the neighbours of each word: {{word: [word, ...]}}")
     return found
 
 
@@ -145,8 +162,8 @@ def load_sst(directory: str | Path) -> dict[str, Sentences]:
     if missing:
         raise ArgumentError(f"{directory} has no {', '.join(missing)}: {WHERE}")
     texts = {split: read_trees(path) for split, path in paths.items()}
-    neighbours = json.loads((directory / NEIGHBOURS).read_text(encoding="utf-8"))
-    sentences = [list(phrases(line))[-1][0] for line in paths["train"].read_text(encoding="utf-8").split("\n") if line.strip()]
+    neighbours = _read_neighbours(directory / NEIGHBOURS)
+    sentences = [list(phrases(line))[-1][0] for line in read_text(paths["train"]).split("\n") if line.strip()]
     vocabulary = Vocabulary.of(sentences, neighbours)
     found = {split: Sentences.of(text, vocabulary, f"sst {split}") for split, text in texts.items()}
     return {split: data if split == "train" else data.pick(data.whole) for split, data in found.items()}

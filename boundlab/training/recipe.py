@@ -112,7 +112,7 @@ class Recipe:
             return Recipe.read(tomllib.loads(Path(path).read_text()))
         except FileNotFoundError:
             raise ArgumentError(f"there is no recipe {path}") from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ArgumentError(f"{path} is not TOML: {error}") from None
 
     def as_dict(self) -> dict[str, Any]:

@@ -24,13 +24,14 @@ from boundlab.data import Images
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
+from boundlab.training.checkpoints import CHECKPOINT, NETWORK, RUN, check_optimiser, read_checkpoint, usable
 from boundlab.training.objective import Weights
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.schedules import Adaptive, Schedule, between
 from boundlab.training.tasks import Task, task_for
 
-CHECKPOINT, METRICS, RECIPE = "checkpoint.pt", "metrics.csv", "recipe.toml"
+METRICS, RECIPE = "metrics.csv", "recipe.toml"
 COLUMNS = ("epoch", "eps", "beta", "kappa", "lr", "loss", "clean_loss", "robust_loss", "clean_error", "not_proved", "seconds")
 
 
@@ -166,17 +167,16 @@ class Trainer:
         if self.output is None or self.processes.rank:
             return
         path = self.output / METRICS
-        before = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
         text = io.StringIO()
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows([line for line in before if int(float(line["epoch"])) < int(row["epoch"])])
+        writer.writerows(_lines_before(path, int(row["epoch"])))
         writer.writerow(row)
         write_atomically(path, text.getvalue())
 
     def state(self) -> dict[str, Any]:
         return {
-            "recipe": self.recipe.as_dict(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
+            "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
             "adaptive": None if self.adaptive is None else self.adaptive.state,
             **self.task.shapes(),
@@ -196,13 +196,42 @@ class Trainer:
         path = None if self.output is None else self.output / CHECKPOINT
         if path is None or not path.exists():
             return False
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        changed = [k for k, v in self.recipe.as_dict().items() if k not in ("epochs", "name") and state["recipe"].get(k, v) != v]
+        shapes = self.task.shapes()
+        state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)}, self.device)
+        changed = _differences({**self.recipe.as_dict(), **state["recipe"]}, self.recipe.as_dict(), free=("epochs", "name"))
         if changed:
-            raise ArgumentError(f"{path} is of a recipe with other {', '.join(changed)}: give another --output, or the same recipe")
+            raise ArgumentError(f"{path} is of a recipe with other {changed}: give another --output, or the same recipe")
+        changed = _differences({**state, **state["data"]}, {**self._identity(), **shapes})
+        if changed:
+            raise ArgumentError(f"{path} is of other training data, {changed}: give the same --files and --limit, or another --output")
+        with usable(path):
+            self._load(state)
+        return True
+
+    def _load(self, state: dict[str, Any]) -> None:
+        if min(state["epoch"], state["step"]) < 0 or state["sums"].shape != self._sums.shape:
+            raise ValueError(f"it stands at epoch {state['epoch']}, step {state['step']}, with {state['sums'].numel()} sums")
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.epoch, self.step, self._sums, self._seconds = state["epoch"], state["step"], state["sums"].cpu(), state["seconds"]
-        if self.adaptive is not None and state["adaptive"] is not None:
+        check_optimiser(self.optimiser)
+        self.epoch, self.step, self._sums, self._seconds = state["epoch"], state["step"], state["sums"].double().cpu(), float(state["seconds"])
+        if self.adaptive is not None:
             self.adaptive.load(state["adaptive"])
-        return True
+
+    def _identity(self) -> dict[str, Any]:
+        """What tells the training set from others."""
+        return {"samples": len(self.data), "digest": self.data.digest}
+
+
+def _lines_before(path: Path, epoch: int) -> list[dict[str, str]]:
+    """The lines of metrics of earlier epochs; those that cannot be read are lost."""
+    if not path.exists():
+        return []
+    found = csv.DictReader(path.read_text(errors="replace").splitlines())
+    return [line for line in found if set(line) == set(COLUMNS) and line["epoch"].isdigit() and int(line["epoch"]) < epoch]
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any], free: tuple[str, ...] = ()) -> str:
+    """The entries that have changed, with both values; empty if none has."""
+    changed = [key for key, value in now.items() if key not in free and before.get(key) != value]
+    return ", ".join(f"{key} ({before.get(key)}, now {now[key]})" for key in changed)
