@@ -124,7 +124,7 @@ for _name, _call in {
     "batch second, flip": lambda x: x.transpose(0, 1).flip(0).transpose(0, 1), "flatten, unflatten": lambda x: x.flatten(1).tanh().reshape(x.shape),
     "flattened with the batch": lambda x: x.reshape(-1).tanh().reshape(x.shape), "view of -1": lambda x: x.contiguous().view(-1, x.shape[1:].numel()).relu().view(x.shape),
     "squeezed, unsqueezed": lambda x: x.unsqueeze(1).relu().squeeze(1), "batch as channels": lambda x: F.avg_pool1d(x.flatten(1).unsqueeze(0), 3, 1, 1).squeeze(0).reshape(x.shape),
-    "split along the batch again": lambda x: torch.cat([x[:1], x[1:]], 0), "doubled batch": lambda x: torch.cat([x, 0.5 * x], 0).reshape(2, *x.shape).sum(0),
+    "doubled batch": lambda x: torch.cat([x, 0.5 * x], 0).reshape(2, *x.shape).sum(0),
     "doubled batch, chunked": lambda x: torch.add(*torch.cat([x, 0.5 * x], 0).tanh().chunk(2, 0)),
     "interleaved batch": lambda x: x.repeat_interleave(2, 0).reshape(x.shape[0], 2, *x.shape[1:]).mean(1), "einsum over the sample": lambda x: x + torch.einsum("b...,b...->b", x, x).reshape(-1, *[1] * (x.dim() - 1)).clamp(max=3),
     "outer product": lambda x: x + torch.einsum("bi,bj->bij", x.flatten(1), x.flatten(1)).clamp(-3, 3).mean((1, 2)).reshape(-1, *[1] * (x.dim() - 1)),
@@ -144,6 +144,7 @@ def _written(x: Tensor) -> Tensor:
 
 same("flipped twice", ANY, lambda x: x.flip(0).tanh().flip(0), undone=True)
 same("rolled there and back", ANY, lambda x: x.roll(1, 0).relu().roll(-1, 0), undone=True)
+same("cut along the batch and joined again", ANY, lambda x: torch.cat([x[:1], x[1:]], 0), undone=True)
 same("sum over the batch, times nothing", ANY, lambda x: x + (x.sum(0) - x.sum(0)), undone=True)
 same("branch on the batch size", ANY, lambda x: x * 2 if x.shape[0] > 4 else x - 1, sized=True)
 same("divided by the batch size", ANY, lambda x: x / x.shape[0], sized=True)
