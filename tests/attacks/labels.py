@@ -151,15 +151,17 @@ def _refused(ask: Callable[[], Tensor]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=3)
+    parser.add_argument("--count", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     total, asked = 0, 0
     for seed in range(options.seed, options.seed + options.count):
         rng = random.Random(seed)
-        s = subject(seed, samples=rng.choice([2, 4, 5]), classes=rng.choice([2, 3, 4, 5]))
-        labels = torch.tensor([rng.randrange(s.classes) for _ in range(len(s.x))])
+        classes = rng.choice([2, 3, 4, 5])
+        s = subject(seed, samples=rng.choice([2, 4, 5, classes, classes]), classes=classes)
+        least = rng.choice([0, 1])  # without a 0 they are a mask of all samples too
+        labels = torch.tensor([rng.randrange(least, s.classes) for _ in range(len(s.x))])
         found = attack(s, labels, tuple(ASKED))
         asked += len(ASKED) * (len(accepted(labels)) + len(refused(labels, s.classes)))
         total += len(found)
