@@ -6,7 +6,9 @@ A point of the interval is pushed through the operator itself, in the same preci
 
 What rounding may cost, in units in the last place (ulp) of the precision in question:
 
-- strict: 4 ulp of |f(x)| for interval arithmetic; for lines 4 ulp of the largest |f| on the interval, and of |slope| (u - l);
+- strict: 4 ulp of |f(x)| for interval arithmetic; for lines 4 ulp of the largest |f| on the interval, and of |slope| (u - l), and
+  the least normal number, below which products round coarsely; for operators whose own values scatter, because they cancel inside
+  (gelu, x - tanh x), 4 ulp of |x| in either case;
 - excused: for lines also 4 ulp of the largest |slope x|, which a line that is stored as slope and intercept at 0 loses.
 
 A finding is a value beyond what is excused, or beyond 1e-3 of the largest |f| on the interval, or bounds that are NaN or exclude
@@ -37,7 +39,7 @@ Unary = Callable[[Tensor], Tensor]
 @dataclass(frozen=True)
 class Entry:
     """function: of x (intervals, width). low, high: where its argument may lie, ends included. points: arguments of interest.
-    poles: between which an interval must lie, at pi / 2 + k pi."""
+    poles: between which an interval must lie, at pi / 2 + k pi. scatters: the operator itself rounds relative to |x|, not to |f|."""
 
     function: Unary
     low: float = -INF
@@ -45,6 +47,7 @@ class Entry:
     points: tuple[float, ...] = ()
     width: int = 1
     poles: bool = False
+    scatters: bool = False
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor], **domain: float) -> Entry:
@@ -60,10 +63,10 @@ TABLE: dict[str, Entry] = {
         "tanh": torch.tanh, "sigmoid": torch.sigmoid, "atan": torch.atan, "erf": torch.erf, "asinh": torch.asinh, "sinh": torch.sinh, "exp": torch.exp,
         "expm1": torch.expm1, "exp2": torch.exp2, "cosh": torch.cosh, "square": torch.square, "logsigmoid": F.logsigmoid, "abs": torch.abs, "relu6": F.relu6,
         "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "sign": torch.sign, "sgn": torch.sgn, "selu": F.selu, "silu": F.silu, "mish": F.mish,
-        "softsign": F.softsign, "tanhshrink": F.tanhshrink, "relu": torch.relu, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor, "ceil": torch.ceil,
-        "round": torch.round, "trunc": torch.trunc, "fix": torch.fix, "gelu": F.gelu, "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "softsign": F.softsign, "relu": torch.relu, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor, "ceil": torch.ceil,
+        "round": torch.round, "trunc": torch.trunc, "fix": torch.fix,
         "x * x": lambda x: x * x, "x * sigmoid(x)": lambda x: x * torch.sigmoid(x), "-x": lambda x: -x, "x + 1": lambda x: x + 1, "x - 1e30": lambda x: x - 1e30,
-        "frac": lambda x: x - torch.trunc(x), "comparison": lambda x: (x > 1.0).to(x.dtype), "where": lambda x: torch.where(x > 1.0, x, -x),
+        "comparison": lambda x: (x > 1.0).to(x.dtype), "where": lambda x: torch.where(x > 1.0, x, -x),
         "maximum": lambda x: torch.maximum(x, 0.5 * x - 1), "minimum": lambda x: torch.minimum(x, -x), "addcdiv": lambda x: torch.addcdiv(torch.ones_like(x), x, torch.full_like(x, 3.0)),
         "softmax of two": lambda x: torch.cat([x, torch.zeros_like(x)], 1).softmax(1)[:, :1], "logsumexp of two": lambda x: torch.cat([x, torch.ones_like(x)], 1).logsumexp(1, keepdim=True),
     }.items()
@@ -74,6 +77,10 @@ TABLE |= {
     "atanh": Entry(torch.atanh, -1 + 1e-7, 1 - 1e-7), "acosh": Entry(torch.acosh, 1.0), "reciprocal, positive": Entry(torch.reciprocal, TINY),
     "reciprocal, negative": Entry(torch.reciprocal, high=-TINY), "tan": Entry(torch.tan, poles=True), "x log x": Entry(lambda x: x * torch.log(x), TINY),
     "logit": Entry(torch.logit, 1e-7, 1 - 1e-7), "log of softplus": Entry(lambda x: torch.log(F.softplus(x)), -80.0),
+}  # fmt: skip
+TABLE |= {
+    "gelu": Entry(F.gelu, scatters=True), "gelu, tanh": Entry(lambda x: F.gelu(x, approximate="tanh"), scatters=True),
+    "tanhshrink": Entry(F.tanhshrink, scatters=True), "frac": Entry(lambda x: x - torch.trunc(x), scatters=True),
 }  # fmt: skip
 TABLE |= {f"leaky_relu, {a}": Entry(lambda x, a=a: F.leaky_relu(x, a)) for a in (0.01, 1.5, -0.5, 1e-30)}
 TABLE |= {f"prelu, {a}": Entry(lambda x, a=a: F.prelu(x, torch.full((1,), a, dtype=x.dtype))) for a in (0.3, -2.0)}
@@ -223,13 +230,12 @@ def intervals(entry: Entry, count: int, dtype: torch.dtype, seed: int, infinite:
 
 
 def _between_poles(low: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """Intervals of tan of moderate size that are clear of its poles; points elsewhere."""
-    branch = lambda x: torch.floor(x.double() / math.pi + 0.5)
-    away = lambda x: (x.double() / math.pi + 0.5 - (x.double() / math.pi + 0.5).round()).abs() > 1e-6
-    largest = 1e7
-    low, up = low.clamp(-largest, largest), up.clamp(-largest, largest)
-    good = (branch(low) == branch(up)) & away(low) & away(up)
-    return low, torch.where(good, up, low)
+    """Intervals of tan that are clear of its poles, by more than rounding can hide; a point at 1 in place of the others."""
+    turns = lambda x: x.double() / math.pi + 0.5
+    doubt = 1e-3 + 32 * torch.finfo(low.dtype).eps * torch.maximum(low.abs(), up.abs()).double()
+    clear = lambda x: (turns(x) - turns(x).round()).abs() * math.pi > doubt
+    good = (turns(low).floor() == turns(up).floor()) & clear(low) & clear(up) & (doubt < 0.1)
+    return torch.where(good, low, 1.0), torch.where(good, up, 1.0)
 
 
 def members(entry: Entry, low: Tensor, up: Tensor, seed: int) -> Tensor:
@@ -271,6 +277,8 @@ class Tally:
     beyond_strict: int = 0
     beyond_excused: int = 0
     beyond_relative: int = 0
+    ordinary: int = 0
+    """How many of these lie within 1e4 of 0 and have values of more than 1e-30."""
     nan: int = 0
     empty: int = 0
     refused: int = 0
@@ -294,7 +302,7 @@ class Tally:
         head = f"{'FINDING ' if self.bad else 'ok      '}{self.name:28} {str(self.dtype).removeprefix('torch.')} {self.method:16}"
         if self.error:
             return f"{head} {self.error[:200]}"
-        counts = f"{self.intervals} intervals: outside {self.outside}, > 4 ulp {self.beyond_4_ulp}, > strict {self.beyond_strict}, > excused {self.beyond_excused}, > 1e-3 {self.beyond_relative}"
+        counts = f"{self.intervals} intervals: outside {self.outside}, > 4 ulp {self.beyond_4_ulp}, > strict {self.beyond_strict}, > excused {self.beyond_excused}, > 1e-3 {self.beyond_relative} (ordinary arguments {self.ordinary})"
         others = "".join(
             f", {what} {n}" for what, n in (("NaN", self.nan), ("excludes all finite values", self.empty), ("DomainError", self.refused)) if n
         )
@@ -340,6 +348,7 @@ def attack(name: str, dtype: torch.dtype, count: int, seed: int = 0, infinite: b
         truth = torch.stack([entry.function(point) for point in points])
         label = name + (", infinite ends" if infinite else "")
         slope = _steepest(entry.function, points)
+        noise = (4 * _ulp(points).amax(2, keepdim=True) if entry.scatters else torch.zeros_like(truth)).double().nan_to_num(0, 0, 0)
         tallies = []
         try:
             net = bl.capture(entry.function, low[:3].clamp(-1e30, 1e30).clone(), batched=True)
@@ -349,14 +358,22 @@ def attack(name: str, dtype: torch.dtype, count: int, seed: int = 0, infinite: b
         for method in methods:
             alpha = bl.Alpha(iterations=2) if method == "alpha-crown" else None
             ask = lambda l, u, method=method, alpha=alpha: tuple(net.bounds(bl.Box(l, u), method=method, alpha=alpha))
-            tallies.append(_judge(Tally(label, dtype, method, count), ask, low, up, points, truth, slope, defined))
+            tallies.append(_judge(Tally(label, dtype, method, count), ask, low, up, points, truth, slope, noise, defined))
         if not infinite:
-            tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth))
+            tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth, noise))
     return tallies
 
 
 def _judge(
-    tally: Tally, ask: Callable[[Tensor, Tensor], Ends], low: Tensor, up: Tensor, points: Tensor, truth: Tensor, slope: Tensor, defined: Tensor
+    tally: Tally,
+    ask: Callable[[Tensor, Tensor], Ends],
+    low: Tensor,
+    up: Tensor,
+    points: Tensor,
+    truth: Tensor,
+    slope: Tensor,
+    noise: Tensor,
+    defined: Tensor,
 ) -> Tally:
     try:
         lower, upper, refused = _ask(ask, low, up, [REFUSALS])
@@ -367,7 +384,7 @@ def _judge(
     for k in (refused & defined).nonzero()[:1, 0].tolist():
         tally.examples.append(f"DomainError on {_interval(low[k], up[k])}")
     finite = torch.isfinite(truth)
-    nan = (torch.isnan(lower) | torch.isnan(upper)) & finite.any(0)
+    nan = (torch.isnan(lower) | torch.isnan(upper)) & finite.any(0) & defined[:, None]
     largest = torch.finfo(low.dtype).max
     empty = ((lower > largest) | (upper < -largest)) & finite.any(0)
     for what, mask in (("NaN", nan), ("excludes all finite values", empty)):
@@ -382,11 +399,12 @@ def _judge(
     lines = 0 if tally.method == "ibp" else 1
     eps = torch.finfo(low.dtype).eps
     strict = 4 * _ulp(torch.maximum(truth.abs(), size * lines)).double() + lines * 4 * eps * (slope * width).nan_to_num(0, 0, 0)
+    strict = strict + noise + lines * torch.finfo(low.dtype).smallest_normal
     excused = strict + lines * 4 * eps * (slope * reach).nan_to_num(0, 0, 0)
     return _count(tally, lower.double(), upper.double(), low, up, points, truth, size, strict, excused)
 
 
-def _judge_lines(tally: Tally, net: bl.Net, low: Tensor, up: Tensor, points: Tensor, truth: Tensor) -> Tally:
+def _judge_lines(tally: Tally, net: bl.Net, low: Tensor, up: Tensor, points: Tensor, truth: Tensor, noise: Tensor) -> Tally:
     try:
         found = net.linear_bounds(bl.Box(low, up))
     except bl.DomainError:
@@ -409,6 +427,7 @@ def _judge_lines(tally: Tally, net: bl.Net, low: Tensor, up: Tensor, points: Ten
     eps = torch.finfo(low.dtype).eps
     steep = torch.maximum(below[:, 0].abs(), above[:, 0].abs()).double().sum(1, keepdim=True)
     strict = 4 * _ulp(torch.maximum(truth.abs(), size)).double() + 4 * eps * steep * (up.double() - low.double()).amax(1, keepdim=True)
+    strict = strict + noise + torch.finfo(low.dtype).smallest_normal
     excused = strict + 4 * eps * steep * torch.maximum(low.abs(), up.abs()).double().amax(1, keepdim=True)
     return _count(tally, lower, upper, low, up, points, truth, size, strict, excused)
 
@@ -429,10 +448,12 @@ def _count(
     tally.beyond_strict, tally.beyond_excused = each(apart > strict), each(apart > excused)
     relative = apart > torch.maximum(1e-3 * size.double(), strict)
     tally.beyond_relative = each(relative)
+    ordinary = (torch.maximum(low.abs(), up.abs()).amax(1, keepdim=True) <= 1e4) & (size > 1e-30)
+    tally.ordinary = each((relative | (apart > excused)) & ordinary)
     tally.worst = max(0.0, float(ulps.nan_to_num(0, INF, -INF).max()))
     bad = apart > strict
     if bool(bad.any()):
-        score = torch.where(bad, apart / size.double().clamp(min=1e-300), -INF).nan_to_num(-INF, INF, -INF)
+        score = torch.where(bad & (ordinary | ~(bad & ordinary).any()), apart / size.double().clamp(min=1e-300), -INF).nan_to_num(-INF, INF, -INF)
         p, k = divmod(int(score.flatten().argmax()), score.shape[1])
         bounds = lambda b: float(b[p, k] if b.dim() == 3 else b[k])
         tally.example = f"worst: {_interval(low[k], up[k])} at x = {_point(points[p, k])}: f = {float(truth[p, k]):.9g}, bounds [{bounds(lower):.9g}, {bounds(upper):.9g}], outside by {float(apart[p, k]):.3g}"

@@ -7,12 +7,13 @@ import torch
 
 from tests.attacks.extremes import PRECISIONS, TABLE, attack, covered, poles_missed
 
+SINGLE, DOUBLE = PRECISIONS
 SELECTED = (
-    "sin", "cos", "tan", "acos", "acosh", "asinh", "exp", "sigmoid", "log", "softplus, 1.0, 20.0", "x / 1e-39", "hypot, 1e+20", "hypot, 1e-25", "lerp to 1.0, 1.0",
-    "remainder, 0.7",
+    ("sin", DOUBLE), ("cos", SINGLE), ("tan", SINGLE), ("acos", DOUBLE), ("acosh", DOUBLE), ("asinh", SINGLE), ("exp", DOUBLE), ("log", SINGLE), ("sigmoid", SINGLE),
+    ("softplus, 1.0, 20.0", DOUBLE), ("x / 1e-39", SINGLE), ("hypot, 1e+20", SINGLE), ("hypot, 1e-25", SINGLE), ("lerp to 1.0, 1.0", SINGLE), ("remainder, 0.7", SINGLE),
 )  # fmt: skip
 OPTIMISED = ("acos", "acosh")
-UNBOUNDED = ("log", "rsqrt", "sqrt", "reciprocal, positive", "tanh", "pow, -0.5, positive")
+UNBOUNDED = ("log", "rsqrt", "reciprocal, positive", "tanh")
 
 
 def assert_sound(name: str, dtype: torch.dtype, count: int, infinite: bool, methods: tuple[str, ...]) -> None:
@@ -24,8 +25,7 @@ def test_every_elementwise_operator_has_an_entry() -> None:
     assert all(covered().values()), covered()
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-@pytest.mark.parametrize("name", SELECTED)
+@pytest.mark.parametrize(("name", "dtype"), SELECTED, ids=str)
 def test_extreme_arguments(name: str, dtype: torch.dtype) -> None:
     assert_sound(name, dtype, 1000, False, ("ibp", "crown", "alpha-crown") if name in OPTIMISED else ("ibp", "crown"))
 
