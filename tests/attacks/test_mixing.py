@@ -33,8 +33,8 @@ def assert_refused(model: Planted) -> None:
     assert not verdict.findings, verdict.message
 
 
-VEILED = ("before: relu", "before: comparison", "before: mask, all False", "before: integer zero", "before: weight of zeros", "before: whole numbers")
-KINDS = ("cumsum", "gram matrix", "rolled index", "transpose written as reshape", "gather along the batch", "softmax of the transposed")
+VEILED = ("before: relu", "before: mask, all False", "before: integer zero", "before: weight of zeros")
+KINDS = ("gram matrix", "rolled index", "transpose written as reshape", "softmax of the transposed")
 
 
 @pytest.mark.parametrize("veil", VEILED)
