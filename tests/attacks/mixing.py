@@ -116,7 +116,7 @@ def plant(seed: int, mixes: bool | None = None, pieces: tuple[str, ...] | None =
 
 
 def witness(planted: Planted) -> bool:
-    """Whether a change of one sample, with all veils open, moves another sample of the output."""
+    """Whether a change of one sample, of any input, with all veils open, moves another sample of the output."""
     model, n = planted.model, FIXED
     weights = [w for w in model.parameters() if w.dim() == 0]
     generator = torch.Generator().manual_seed(planted.seed)
@@ -134,10 +134,23 @@ def _moves(planted: Planted, n: int, scale: float, sample: int, generator: torch
     extras = planted.example(n, opened=True)
     changed = x.clone()
     changed[sample] = scale * torch.randn(planted.shape, generator=generator)
-    before, after = planted.model(x, *extras), planted.model(changed, *extras)
-    others = torch.arange(n) != sample
-    apart, size = (after - before).abs()[others], before.abs()[others]
+    others = [
+        _with_other(extra, value, planted.example(n, opened=True)[k], sample)
+        for k, (extra, value) in enumerate(zip(planted.extras, extras, strict=True))
+    ]
+    before, after = planted.model(x, *extras), planted.model(changed, *others)
+    beside = torch.arange(n) != sample
+    apart, size = (after - before).abs()[beside], before.abs()[beside]
     return bool((apart > 1e-3 * (size + 0.1)).any())
+
+
+def _with_other(extra: Extra, value: Tensor, drawn: Tensor, sample: int) -> Tensor:
+    """A further input with another value for that sample."""
+    if not extra.batched:
+        return value
+    changed = value.clone()
+    changed[sample] = drawn[sample]
+    return changed
 
 
 @dataclass

@@ -42,7 +42,7 @@ def test_mixing_behind_a_veil(veil: str) -> None:
     assert_refused(planted("roll by 1", veil))
 
 
-@pytest.mark.parametrize("veil", ["in the open", "one pair of six, by matrix", "index of samples"])
+@pytest.mark.parametrize("veil", ["in the open", "one pair of six, by matrix", "mask of another sample", "integer of another sample"])
 def test_mixing_of_far_samples(veil: str) -> None:
     assert_refused(planted("roll by 3", veil))
 
