@@ -1,0 +1,20 @@
+"""The attack on labels, for one network."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.attacks.labels import ASKED, Subject, attack, subject
+
+
+@pytest.fixture(scope="module")
+def network() -> Subject:
+    """As many samples as classes, so that no shape gives it away."""
+    return subject(0)
+
+
+@pytest.mark.parametrize("question", sorted(ASKED))
+def test_labels(question: str, network: Subject) -> None:
+    found = attack(network, torch.tensor([3, 1, 2, 1]), (question,))  # none is 0, so that they are a mask of all samples too
+    assert not found, "\n" + "\n".join(map(str, found))
