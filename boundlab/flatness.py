@@ -24,6 +24,7 @@ from torch import Tensor
 
 from boundlab.ambient import undisturbed
 from boundlab.errors import ArgumentError
+from boundlab.labels import labels_tensor
 from boundlab.methods import backward
 from boundlab.methods.engine import Answer, spec_bounds, spec_rows
 from boundlab.net import Net, margin_spec
@@ -108,7 +109,9 @@ def flatness(
     balls, as for :func:`weight_balls`. batch: bound so many samples at once (default: all); the mean of the parts is a bound
     too, but the parts may choose different weights.
     """
-    entries, labels = (x if isinstance(x, tuple) else (x,)), torch.as_tensor(labels)
+    entries, labels = (x if isinstance(x, tuple) else (x,)), labels_tensor(labels)
+    if labels.dim() != 1:
+        raise ArgumentError(f"labels must have the shape (batch,), one a sample, not {tuple(labels.shape)}")
     if not labels.numel():
         raise ArgumentError("the flatness of an empty batch is not defined")
     perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)

@@ -12,6 +12,11 @@ from torch import Tensor
 from boundlab import passes
 
 
+def middle(lower: Tensor, upper: Tensor) -> Tensor:
+    """The point between two others, and never outside: their sum may overflow, and halves of the smallest numbers are rounded."""
+    return torch.clamp(lower / 2 + upper / 2, lower, upper) if lower.is_floating_point() else (lower + upper) / 2
+
+
 @dataclass(frozen=True, eq=False)
 class Interval:
     """``lower <= value <= upper`` elementwise; both tensors have the shape of the value."""
@@ -37,11 +42,11 @@ class Interval:
 
     @property
     def centre(self) -> Tensor:
-        return (self.lower + self.upper) / 2
+        return middle(self.lower, self.upper)
 
     @property
     def radius(self) -> Tensor:
-        return (self.upper - self.lower) / 2
+        return self.upper / 2 - self.lower / 2
 
     @property
     def ball(self) -> tuple[Tensor, Tensor]:

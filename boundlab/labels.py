@@ -13,7 +13,7 @@ from boundlab.regions import Region
 
 def read_labels(labels: Any, samples: int, classes: int, device: torch.device) -> Tensor:
     """Labels of any integer type as int64 (samples,), on the device; every one a class."""
-    tensor = _as_tensor(labels)
+    tensor = labels_tensor(labels)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise ArgumentError(f"labels must be whole numbers, the classes of the samples, not {tensor.dtype}{_one_hot(tensor, classes)}")
     if tensor.shape != (samples,) and not (samples == 1 and tensor.shape == ()):
@@ -26,7 +26,8 @@ def read_labels(labels: Any, samples: int, classes: int, device: torch.device) -
     return tensor
 
 
-def _as_tensor(labels: Any) -> Tensor:
+def labels_tensor(labels: Any) -> Tensor:
+    """Labels as a tensor, whatever they are given as."""
     if isinstance(labels, Region) or labels is None:
         raise ArgumentError("the labels are missing: they come last, behind one entry for each input, as in net.margins(region, labels)")
     try:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.forms import Window
-from boundlab.interval import Interval
+from boundlab.interval import Interval, middle
 from boundlab.outer import Outer
 from boundlab.regions.base import Region, over_box, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
@@ -57,7 +57,7 @@ class Box(_BoxLike):
 
     @property
     def centre(self) -> Tensor:
-        return (self.lower + self.upper) / 2
+        return middle(self.lower, self.upper)
 
     def hull(self) -> Interval:
         return Interval(self.lower, self.upper)

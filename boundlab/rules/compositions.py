@@ -20,7 +20,21 @@ from boundlab.rules.registry import aten, composition
 
 @composition(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, aten.true_divide.Scalar, aten.divide.Tensor)
 def div(x: Any, y: Any) -> Tensor:
-    return x * torch.reciprocal(y) if isinstance(y, Tensor) else x * (1 / y)
+    if isinstance(y, Tensor):
+        return x * torch.reciprocal(y)
+    largest, y = _precise(y, x)
+    if y != 0 and abs(1 / y) > largest:  # in two steps: the quotient may be finite where 1 / y is not
+        return x * (1 / (y * BLOCK)) * BLOCK
+    return x * (math.copysign(math.inf, y) if y == 0 else 1 / y)
+
+
+BLOCK = 2.0**64
+
+
+def _precise(y: float, x: Tensor) -> tuple[float, float]:
+    """The largest number of the type that x is divided in, and y as a number of that type."""
+    kind = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.finfo(kind).max, float(torch.tensor(y, dtype=torch.float64).to(kind))
 
 
 @composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)
@@ -36,11 +50,6 @@ def _like(y: Any, x: Tensor) -> Tensor:
 @composition(aten.floor_divide.default)
 def floor_divide(x: Tensor, y: Any) -> Tensor:
     return torch.div(x, _like(y, x), rounding_mode="floor")
-
-
-@composition(aten.remainder.Tensor, aten.remainder.Scalar)
-def remainder(x: Tensor, y: Any) -> Tensor:
-    return x - floor_divide(x, y) * y
 
 
 @composition(aten.addmm.default)
@@ -68,9 +77,15 @@ def addcdiv(x: Tensor, y: Tensor, z: Tensor, *, value: float = 1) -> Tensor:
     return x + value * (y * torch.reciprocal(z))
 
 
-@composition(aten.lerp.Scalar, aten.lerp.Tensor)
-def lerp(x: Tensor, y: Tensor, weight: Any) -> Tensor:
-    return x + weight * (y - x)
+@composition(aten.lerp.Scalar)
+def lerp(x: Tensor, y: Tensor, weight: float) -> Tensor:
+    return (1 - weight) * x + weight * y
+
+
+@composition(aten.lerp.Tensor)
+def lerp_tensor(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """From the nearer end, as torch does: x + (y - x) is not y if x is much larger."""
+    return torch.where(weight.abs() < 0.5, x + weight * (y - x), y - (1 - weight) * (y - x))
 
 
 @composition(aten.bilinear.default)
@@ -89,11 +104,6 @@ def vdot(x: Tensor, y: Tensor) -> Tensor:
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     dims = tuple(d for d in range(v.dim()) if d != dim % v.dim()) if dim != -1 else tuple(range(v.dim()))
     return v * (g * torch.rsqrt((v**2).sum(dims, True)))
-
-
-@composition(aten.hypot.default)
-def hypot(x: Tensor, y: Tensor) -> Tensor:
-    return torch.sqrt(x**2 + y**2)
 
 
 @composition(aten.logaddexp.default)

@@ -22,6 +22,8 @@ Function = Callable[[Tensor], Tensor]
 Line = tuple[Tensor, Tensor]
 """Slope and intercept."""
 
+ROOM = 4.0
+"""How many times slope and argument are rounded, in making a line and in using it."""
 OPPOSITE = {"convex": "concave", "concave": "convex", "linear": "linear"}
 
 
@@ -95,15 +97,23 @@ def _s_shaped_pair(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
 
 
 def _finite(f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None) -> Line:
-    slope, intercept = _s_shaped(f, df, x, at, touching)
+    slope, intercept = lowered(_s_shaped(f, df, x, at, touching), x)
     good = torch.isfinite(slope) & torch.isfinite(intercept)
     if not good.all():  # as in lower_line
         slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, torch.minimum(f(x.lower), f(x.upper)))
     return slope, intercept
 
 
+def lowered(line: Line, x: Interval) -> Line:
+    """A lower line, so much lower as its value may be lost to rounding: at large arguments, or with a steep slope, slope times x and
+    the intercept almost cancel, and each of them is rounded when it is made and when it is used."""
+    slope, intercept = line
+    most = torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
+    return slope, intercept - (ROOM * torch.finfo(x.dtype).eps) * (slope.detach().abs() * most)
+
+
 def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
-    slope, intercept = _lower_line(f, curve, x)
+    slope, intercept = lowered(_lower_line(f, curve, x), x)
     # Where the slope is infinite (sqrt at 0) or overflows, the constant line through the least value remains.
     good = torch.isfinite(slope) & torch.isfinite(intercept)
     if not good.all():
@@ -116,7 +126,7 @@ def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
     df = derivative_of(f, curve)
     if curve.stationary is None:
         if curve.kinds == ("convex",):
-            return tangent(f, df, x.centre)
+            return tangent(f, df, x.centre, x)
         if curve.kinds == ("concave",):
             return chord(f, df, x)
         if curve.kinds == ("convex", "concave"):
@@ -128,9 +138,14 @@ def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
     return _checked(f, df, curve, x, _supporting_slope(f, df, curve, x))
 
 
-def tangent(f: Function, df: Function, at: Tensor) -> Line:
+def tangent(f: Function, df: Function, at: Tensor, x: Interval) -> Line:
+    """The tangent of a convex function; below both ends too, should its slope have been rounded, or have underflowed."""
     slope = df(at)
-    return slope, f(at) - slope * at
+    return slope, _below_ends(f, x, slope, f(at) - slope * at)
+
+
+def _below_ends(f: Function, x: Interval, slope: Tensor, intercept: Tensor) -> Tensor:
+    return torch.minimum(intercept, torch.minimum(f(x.lower) - slope * x.lower, f(x.upper) - slope * x.upper))
 
 
 def chord(f: Function, df: Function, x: Interval) -> Line:
@@ -170,7 +185,7 @@ def _s_shaped(f: Function, df: Function, x: Interval, at: Tensor | float, touchi
             gap = torch.where(free | (u <= point), 1, u - point)
             turn = torch.where(free, 0, (df(u) - slope) / gap)
         slope = slope + turn * (u - u.detach())
-    intercept = torch.minimum(f(point) - slope * point, f(u) - slope * u)  # at u too, whatever is rounded
+    intercept = _below_ends(f, x, slope, f(point) - slope * point)  # whatever is rounded
     return torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
 
 
@@ -220,7 +235,7 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
             found = _last_touching(f, df, x, curve.breaks[0], curve.touching)
             bends, last = _may_bend(df, x, curve.breaks[0], chord(f, df, x)[0].detach()), torch.minimum(torch.maximum(found, l), u).detach()
         first, straight, least = l.detach(), chord(f, df, x), interval(f, curve, x).lower
-        reach = last - first
+        reach, values = last - first, (f(l), f(u))
         start = ((torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)).clamp(0, 1)
 
         def at_point(alpha: Tensor) -> Line:
@@ -228,7 +243,9 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
             fixed = at.detach()  # f itself need not have a gradient: its derivative is at hand
             slope = df(at)
             intercept = f(fixed) + df(fixed).detach() * (at - fixed) - slope * at
+            intercept = torch.minimum(intercept, torch.minimum(values[0] - slope * l, values[1] - slope * u))
             slope, intercept = torch.where(bends, slope, straight[0]), torch.where(bends, intercept, straight[1])
+            slope, intercept = lowered((slope, intercept), x)
             good = torch.isfinite(slope) & torch.isfinite(intercept)
             return torch.where(good, slope, 0), torch.where(good, intercept, least)
 

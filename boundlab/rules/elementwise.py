@@ -31,7 +31,9 @@ class Elementwise:
         if curve.domain is not None:
             low, high, closed = curve.domain
             x = call.inputs[0]
-            inside = ((x.lower >= low) & (x.upper <= high)) if closed else ((x.lower > low) & (x.upper < high))
+            inside = (x.lower >= low) & (x.upper <= high)  # infinity, where a function goes on for ever, has a value too
+            if not closed:
+                inside &= ((x.lower > low) | (low == -math.inf)) & ((x.upper < high) | (high == math.inf))
             call.require(inside, f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, {high:g}{']' if closed else ')'}")
         return curve
 
@@ -101,7 +103,7 @@ elementwise(aten.tanh, curve=s_shaped(torch.tanh, lambda x: 1 - torch.tanh(x) **
 elementwise(aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
 elementwise(aten.atan, curve=s_shaped(torch.atan, lambda x: 1 / (1 + x * x)))
 elementwise(aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x)))
-elementwise(aten.asinh, curve=s_shaped(torch.asinh, lambda x: torch.rsqrt(1 + x * x)))
+elementwise(aten.asinh, curve=s_shaped(torch.asinh, lambda x: 1 / torch.hypot(x, torch.ones_like(x))))
 elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
@@ -150,16 +152,28 @@ def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Cu
 
 def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Curve:
     # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) / beta.
-    if threshold >= 20 and beta > 0:
-        return CONVEX  # the jump is below the rounding of double precision
-    at = threshold / beta
-    if beta > 0:
-        return Curve(("convex", "linear"), (at,), turns=(at,), jumps=((at, at),))
-    return Curve(("linear", "concave"), (at,), turns=(at,), jumps=((at, at),))
+    at, above = threshold / beta, (threshold + math.log1p(math.exp(-threshold))) / beta
+    kinds = ("convex", "linear") if beta > 0 else ("linear", "concave")
+    return Curve(kinds, (at,), turns=(at,), jumps=((at, at), (at, above)))
+
+
+@dataclass(frozen=True, eq=False)
+class Softplus(Elementwise):
+    """Plainly convex where the jump is smaller than what rounding does to the value there."""
+
+    def _curve(self, call: Call) -> Curve:
+        (_, *rest), kwargs = call.arguments
+        beta, threshold = Softplus._settings(*rest, **kwargs)
+        small = threshold > 0 and math.exp(-threshold) < torch.finfo(call.inputs[0].dtype).eps / 4 * threshold
+        return CONVEX if beta > 0 and small else super()._curve(call)
+
+    @staticmethod
+    def _settings(beta: float = 1.0, threshold: float = 20.0) -> tuple[float, float]:
+        return beta, threshold
 
 
 elementwise(aten.clamp, curve=_clamp)
-elementwise(aten.softplus, curve=_softplus)
+register(aten.softplus, rule=Softplus(_softplus))
 elementwise(aten.elu, curve=_elu)
 elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
 
@@ -202,7 +216,7 @@ class OneSigned(Elementwise):
         return super()._curve(call)
 
 
-register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -1 / (x * x))))
+register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))))
 
 
 # -- functions without an operator of their own ----------------------------------------------------------------------------

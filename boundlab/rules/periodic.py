@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,9 +19,18 @@ from boundlab.rules.registry import Call, Relaxed, aten, register
 TURN = 2 * math.pi
 
 
+BLURRED = 0.05
+"""How far multiples of pi may be off, for rounding, where lines are still made."""
+
+
+def _slack(x: Interval) -> Tensor:
+    """How far multiples of pi are off at arguments of this size."""
+    return 8 * torch.finfo(x.dtype).eps * (1 + torch.maximum(x.lower.detach().abs(), x.upper.detach().abs()))
+
+
 def _contains(x: Interval, phase: float) -> Tensor:
     """Whether [l, u] holds a point phase + 2 pi k; in doubt (rounding at large arguments), yes."""
-    slack = 8 * torch.finfo(x.dtype).eps * (1 + torch.maximum(x.lower.abs(), x.upper.abs()))
+    slack = _slack(x)
     first = torch.ceil((x.lower - slack - phase) / TURN) * TURN + phase
     return first <= x.upper + slack
 
@@ -34,7 +44,7 @@ def _wave_interval(call: Call, top: float) -> Interval:
     return Interval(torch.where(x.lower == x.upper, ends[0], low), torch.where(x.lower == x.upper, ends[1], up))
 
 
-def _wave_lines(call: Call, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Relaxation:
+def _wave_lines(call: Call, top: float, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Relaxation:
     """angles: the two angles of one turn where f' equals a given slope."""
     (x,) = call.inputs
     f = call.bind()
@@ -45,9 +55,12 @@ def _wave_lines(call: Call, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -
 
     curve = Curve(("linear",), stationary=stationary)
     (a, b), (c, d) = curves.lines(f, curve, x)
-    wide = x.upper - x.lower >= TURN  # a whole turn: the constants are best, and all stationary points need not be listed
-    one = torch.ones_like(a)
-    a, b, c, d = torch.where(wide, 0, a), torch.where(wide, -one, b), torch.where(wide, 0, c), torch.where(wide, one, d)
+    # The difference to a line is flat at a stationary point: one that is off by s misses less than s^2 of it.
+    slack = _slack(x)
+    b, d = b - slack * slack, d + slack * slack
+    # From a whole turn on the constants are best, and all stationary points need not be listed.
+    wide, ends = (x.upper - x.lower >= TURN) | (slack > BLURRED) | ~torch.isfinite(b + d), _wave_interval(call, top)
+    a, b, c, d = torch.where(wide, 0, a), torch.where(wide, ends.lower, b), torch.where(wide, 0, c), torch.where(wide, ends.upper, d)
     return Lines((a,), b, (c,), d, (x.shape,))
 
 
@@ -59,16 +72,23 @@ def _cosine_angles(slope: Tensor) -> tuple[Tensor, Tensor]:
     return -torch.asin(slope), math.pi + torch.asin(slope)
 
 
-register(aten.sin, rule=Relaxed(lambda call: _wave_interval(call, math.pi / 2), lambda call: _wave_lines(call, _sine_angles), kind="elementwise"))
-register(aten.cos, rule=Relaxed(lambda call: _wave_interval(call, 0.0), lambda call: _wave_lines(call, _cosine_angles), kind="elementwise"))
+def _wave(top: float, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Relaxed:
+    """top: where it is 1. angles: as for the lines."""
+    return Relaxed(lambda call: _wave_interval(call, top), lambda call: _wave_lines(call, top, angles), kind="elementwise")
+
+
+register(aten.sin, rule=_wave(math.pi / 2, _sine_angles))
+register(aten.cos, rule=_wave(0.0, _cosine_angles))
 
 
 def _branch(call: Call) -> tuple[Interval, Tensor]:
-    """The interval moved into (-pi/2, pi/2), and by how much."""
+    """The interval moved into (-pi/2, pi/2), and by how much; refused if a pole may lie in it, for all that is known at such
+    arguments."""
     (x,) = call.inputs
     shift = torch.round(x.centre / math.pi).detach() * math.pi
-    moved = Interval(x.lower - shift, x.upper - shift)
-    call.require((moved.lower > -math.pi / 2) & (moved.upper < math.pi / 2), "the interval of tan must lie between two of its poles")
+    moved, slack = Interval(x.lower - shift, x.upper - shift), _slack(x)
+    inside = (moved.lower > slack - math.pi / 2) & (moved.upper < math.pi / 2 - slack)
+    call.require(inside, "the interval of tan must lie between two of its poles")
     return moved, shift
 
 
@@ -79,9 +99,16 @@ def _tan_interval(call: Call) -> Interval:
 
 
 def _tan_lines(call: Call) -> Relaxation:
+    """In moved coordinates, where the curve bends the other way at 0; constants where it is not clear enough where that is."""
     x, shift = _branch(call)
-    (a, b), (c, d) = curves.lines(torch.tan, S_REVERSED, x)
-    return Lines((a,), b - a * shift, (c,), d - c * shift, (x.shape,))
+    (a, b), (c, d) = curves.lines(lambda t: torch.tan(t + shift), TANGENT, x)
+    whole, ends, slack = call.inputs[0], _tan_interval(call), _slack(call.inputs[0])
+    room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * torch.maximum(whole.lower.abs(), whole.upper.abs()) * torch.maximum(a, c)
+    b, d = b - a * shift - room, d - c * shift + room
+    flat = (slack > BLURRED) | (ends.lower == ends.upper) | ~torch.isfinite(a + b + c + d)
+    a, b, c, d = torch.where(flat, 0, a), torch.where(flat, ends.lower, b), torch.where(flat, 0, c), torch.where(flat, ends.upper, d)
+    return Lines((a,), b, (c,), d, (x.shape,))
 
 
+TANGENT = replace(S_REVERSED, derivative=lambda t: 1 + torch.tan(t) ** 2)
 register(aten.tan, rule=Relaxed(_tan_interval, _tan_lines, kind="elementwise"))

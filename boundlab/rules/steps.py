@@ -65,3 +65,48 @@ def _quotient_lines(call: Call) -> Relaxation:
 
 BETWEEN: dict[Any, tuple[float, float]] = {"floor": (-1.0, 0.0), "trunc": (-1.0, 1.0), None: (0.0, 0.0)}
 register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines, has_jumps=True))
+
+
+# -- remainders ------------------------------------------------------------------------------------------------------------
+
+
+def _remainder_interval(call: Call) -> Interval:
+    """Of one period, the remainders of the ends; else all from 0 to y. Both ends lie in one period iff they are less than |y|
+    apart and their remainders, which floating-point numbers give exactly but for one rounding at y, are in order."""
+    (x, y), kwargs = call.arguments
+    if isinstance(y, Interval):
+        call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
+        return Interval(y.lower.clamp(max=0).expand(_broadcast(x, y)), y.upper.clamp(min=0).expand(_broadcast(x, y)))
+    y = torch.as_tensor(y, dtype=x.dtype, device=x.device)
+    ends = call.node.call((x.lower, y), kwargs), call.node.call((x.upper, y), kwargs)
+    one = _one_period(x, y, ends)
+    return Interval(torch.where(one, ends[0], y.clamp(max=0)), torch.where(one, ends[1], y.clamp(min=0)))
+
+
+def _broadcast(x: Any, y: Interval) -> torch.Size:
+    return torch.broadcast_shapes(lower_of(x).shape, y.shape) if isinstance(x, (Tensor, Interval)) else y.shape
+
+
+def _one_period(x: Interval, y: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
+    apart = (x.upper - x.lower) * (1 + 4 * torch.finfo(x.dtype).eps)
+    return (apart < y.abs()) & (ends[0] <= ends[1])
+
+
+def _remainder_lines(call: Call) -> Relaxation:
+    """x itself, moved by the multiple of y that is subtracted: from the lower end rem(l) + (x - l), where that is one period."""
+    (x, y), _ = call.arguments
+    known = _remainder_interval(call)
+    if isinstance(y, Interval):
+        return constant_lines(known, call.inputs)
+    wide = x.upper.expand(known.shape) - x.lower.expand(known.shape)
+    apart = (known.upper - known.lower - wide).abs()
+    size = torch.maximum(x.lower.abs(), x.upper.abs()) + known.upper.abs()
+    room = 8 * torch.finfo(x.dtype).eps * size
+    moves = (apart <= room) & (room < wide)
+    slope = moves.to(x.dtype)
+    low = torch.where(moves, known.lower - x.lower - room, known.lower)
+    up = torch.where(moves, known.lower - x.lower + room, known.upper)
+    return Lines((slope,), low, (slope,), up, (x.shape,))
+
+
+register(aten.remainder, rule=Relaxed(_remainder_interval, _remainder_lines, kind="elementwise", has_jumps=True))

@@ -7,12 +7,13 @@ With z_k = f_k - f_y the loss is log S, S = sum_k exp(z_k) (z_y = 0). Two ways t
   exp(z_k) <= a_k z_k + b_k, so S <= sum_k a_k z_k + sum_k b_k: a single row, sum_k a_k (e_k - e_y), whose upper bound the
   method finds. Its cost does not depend on the number of classes.
 
-All exponentials are taken relative to m = max_k u_k >= 0, S = exp(m) S', so that nothing overflows: S' <= 1 + K. Where S'
-is a mean of two upper bounds (``beta``) it is one itself.
+Fused, all exponentials are taken relative to m = max_k u_k >= 0, S = exp(m) S', so that nothing overflows: S' <= 1 + K. A mean
+of two upper bounds of S (``beta``) is one itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,15 +70,17 @@ def upper_bound(answer: Answer, target: str, labels: Tensor, fused: bool, beta: 
     certain = (z.upper.detach() < 0).sum(1) == z.shape[1] - 1
     if answer.method == "ibp":
         return torch.logsumexp(z.upper, 1), certain
-    shift = z.upper.detach().amax(1)  # at least 0, which is z_y
     if fused:
+        shift = z.upper.detach().amax(1)  # at least 0, which is z_y
         total = _fused(answer, target, labels, z, shift)
-    else:
-        margins = spec_bounds(answer, target, margin_spec(labels, z.shape[1]), "lower").lower
-        total = torch.exp(-margins - shift[:, None]).sum(1) + torch.exp(-shift)
-    if beta < 1:
-        total = torch.lerp(torch.exp(z.upper - shift[:, None]).sum(1), total, beta)
-    return shift + torch.log(total), certain
+        if beta < 1:
+            total = torch.lerp(torch.exp(z.upper - shift[:, None]).sum(1), total, beta)
+        return shift + torch.log(total), certain
+    margins = spec_bounds(answer, target, margin_spec(labels, z.shape[1]), "lower").lower
+    exponents = torch.cat([-margins, torch.zeros_like(margins[:, :1] if margins.shape[1] else z.upper)], 1)
+    if beta < 1:  # log (beta S_1 + (1 - beta) S_2)
+        exponents = torch.cat([exponents + math.log(beta), z.upper + math.log1p(-beta)], 1)
+    return torch.logsumexp(exponents, 1), certain
 
 
 def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tensor) -> Tensor:
@@ -87,7 +90,10 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
     others = rise.scatter(1, labels[:, None], 0.0)
     row = others.scatter_add(1, labels[:, None], -others.sum(1, keepdim=True))
     above = -lower_rows(answer, target, -row[None].to(answer.analysis.interval(target).dtype))[0]  # z may be of another precision
-    return (start.sum(1) + above).clamp(min=torch.finfo(start.dtype).tiny)
+    # The sum may cancel: what it rounds off counts, and it is at least exp(z_y - shift).
+    kind = torch.finfo(start.dtype)
+    room = 4 * kind.eps * (start.detach().abs().sum(1) + above.detach().abs())
+    return torch.maximum(start.sum(1) + above + room, torch.exp(-shift).clamp(min=kind.tiny))
 
 
 def _check(net: Net, answer: Answer, target: str) -> None:
