@@ -92,7 +92,7 @@ def _reshaped(
 
 
 def _fits(owner: Tensor, layout: Layout, samples: int) -> bool:
-    expected = layout.owners(owner.shape, samples)
+    expected = layout.owners(owner.shape, samples, owner.device)
     return bool(((owner == UNTOUCHED) | (owner == expected)).all())
 
 
@@ -120,7 +120,7 @@ def _probe(graph: Graph, values: Mapping[str, object], batched: set[str], sample
                     if value.shape != old.shape:
                         raise MixedSamples(f"{graph.nodes[name]}: its shape depends on the values of the inputs, so it has no bounds elementwise")
                     moved = (value != old) & ~((value != value) & (old != old))
-                    owner = owners.setdefault(name, torch.full(value.shape, UNTOUCHED))
+                    owner = owners.setdefault(name, torch.full(value.shape, UNTOUCHED, device=value.device))
                     taken = torch.where((owner == UNTOUCHED) | (owner == sample), sample, samples)
                     owners[name] = torch.where(moved, taken, owner)
     return owners
