@@ -72,9 +72,9 @@ class Layout:
         mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
         return rows.unsqueeze(1) * mask
 
-    def owners(self, shape: torch.Size, samples: int) -> Tensor:
+    def owners(self, shape: torch.Size, samples: int, device: torch.device) -> Tensor:
         """``shape``-broadcastable tensor that holds, for each element, the index of its sample."""
-        owner = torch.arange(shape[self.dim]) // self.inner % samples
+        owner = torch.arange(shape[self.dim], device=device) // self.inner % samples
         return owner.reshape(*[1] * self.dim, -1, *[1] * (len(shape) - self.dim - 1))
 
 

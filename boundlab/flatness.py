@@ -70,7 +70,8 @@ def mean_loss_bound(
     labels = torch.as_tensor(labels)
     answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, None, memory)
     target = net.only_output("mean_loss_bound")
-    shape = answer.analysis.values[target].shape
+    output = answer.analysis.values[target]
+    shape, labels = output.shape, labels.to(output.device)
     if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None or labels.shape != shape[:1]:
         raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes) and labels (batch,), not {tuple(shape)} and {tuple(labels.shape)}")
     if target not in answer.analysis.plan.variable:
@@ -115,7 +116,7 @@ def flatness(
         some = tuple(_some(entry, part) if step < count else entry for entry in entries)
         bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
         at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
-        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part])) * (len(labels[part]) / count)
+        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part].to(bound.device))) * (len(labels[part]) / count)
     return total
 
 

@@ -72,11 +72,33 @@ def seen_from(device: torch.device, tensor: Tensor) -> Tensor:
 
 # -- every operator ----------------------------------------------------------------------------------------------------------
 
-_WAITING = {"_local_scalar_dense": "item", "nonzero": "nonzero", "masked_select": "mask", "equal": "equal", "_unique2": "unique", "unique_dim": "unique"}
+_WAITING = {
+    "_local_scalar_dense": "item",
+    "nonzero": "nonzero",
+    "masked_select": "mask",
+    "equal": "equal",
+    "_unique2": "unique",
+    "unique_dim": "unique",
+}
 """Operators whose result, or its shape, the host has to know."""
 _INDEXING = {"index", "_index_put_impl_"}
 """Their indices may lie on the host. What is put where a mask says needs to know how many there are; what is taken asks ``nonzero``."""
-_ELEMENTWISE_ONLY = {"mm", "bmm", "addmm", "addmv", "mv", "dot", "baddbmm", "convolution", "gather", "scatter", "scatter_add", "index_select", "embedding", "cat"}
+_ELEMENTWISE_ONLY = {
+    "mm",
+    "bmm",
+    "addmm",
+    "addmv",
+    "mv",
+    "dot",
+    "baddbmm",
+    "convolution",
+    "gather",
+    "scatter",
+    "scatter_add",
+    "index_select",
+    "embedding",
+    "cat",
+}
 """Operators that do not even take a number that lies on the host, as elementwise ones do."""
 
 
@@ -112,7 +134,9 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The CPU's kernel on the memory of the device's tensors."""
     name = op._schema.name.removeprefix("aten::")
     takes_tensor = [isinstance(argument.type, torch.TensorType) for argument in op._schema.arguments]
-    args = tuple(torch.tensor(a) if takes and isinstance(a, (bool, int, float)) else a for takes, a in zip(takes_tensor, args, strict=False))  # numbers
+    args = tuple(
+        torch.tensor(a) if takes and isinstance(a, (bool, int, float)) else a for takes, a in zip(takes_tensor, args, strict=False)
+    )  # numbers
     _count(name, args)
     _refuse(name, (args, kwargs))
     own: dict[int, tuple[Tensor, Tensor]] = {}  # by id of the host's tensor: it, and the device's on the same memory

@@ -85,7 +85,9 @@ def captured(network: str, device: torch.device) -> bl.Net:
     return bl.capture(case.model().to(device), *(x.to(device) for x in case.inputs(2)))
 
 
-def asked(network: str, device: torch.device, region: Callable[[Tensor, float], bl.Region] = bl.Linf, batch: int = 2) -> tuple[bl.Net, tuple[Any, ...]]:
+def asked(
+    network: str, device: torch.device, region: Callable[[Tensor, float], bl.Region] = bl.Linf, batch: int = 2
+) -> tuple[bl.Net, tuple[Any, ...]]:
     """A network, and a region around the first of its inputs."""
     first, *others = (x.to(device) for x in NETWORKS[network].inputs(batch))
     return captured(network, device), (region(first, NETWORKS[network].eps), *others)
@@ -227,7 +229,9 @@ class TestQuestions:
     def test_losses(self, network: str, method: str, fused: bool) -> None:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
-            return with_gradients(net, bl.robust_cross_entropy(net, *entries, labels(2, device), method=method, fused=fused, beta=0.5 if method == "crown-ibp" else 1.0))
+            return with_gradients(
+                net, bl.robust_cross_entropy(net, *entries, labels(2, device), method=method, fused=fused, beta=0.5 if method == "crown-ibp" else 1.0)
+            )
 
         check(ask, 1e-3)
 
@@ -338,7 +342,10 @@ def test_certify_a_program_of_another_device(tmp_path: Path) -> None:
 
 def test_certify() -> None:
     images, classes = load_digits(5)
-    runs = [certify(load_model().to(device), images, classes, (0.02,), ("ibp", "crown-ibp"), valid=(0.0, 1.0), batch=4, device=device).runs for device in (HOST, DEVICE)]
+    runs = [
+        certify(load_model().to(device), images, classes, (0.02,), ("ibp", "crown-ibp"), valid=(0.0, 1.0), batch=4, device=device).runs
+        for device in (HOST, DEVICE)
+    ]
     for one, other in zip(*runs, strict=True):
         torch.testing.assert_close(one.margins, other.margins, rtol=1e-4, atol=1e-4)
 
@@ -365,7 +372,9 @@ RECIPES = {
     "adaptive": replace(RECIPE, schedule="adaptive"),
     "augmented": replace(RECIPE, flip=True, crop=2, l1=1e-5, channels_last=True),
     "batch norm": replace(RECIPE, model="small-cnn-bn"),
-    "weights": replace(RECIPE, model="mlp", perturb="weights", init="default", tightness=0.0, balance=0.0, normalise=False, batch=24, optimiser="sgd"),
+    "weights": replace(
+        RECIPE, model="mlp", perturb="weights", init="default", tightness=0.0, balance=0.0, normalise=False, batch=24, optimiser="sgd"
+    ),
 }
 
 
@@ -376,14 +385,30 @@ def test_training(recipe: str) -> None:
 
 def test_evaluate() -> None:
     images, classes = load_digits(10)
-    ask = lambda device: evaluate(load_model(), Images(images, classes, 10, "digits"), 0.05, ("ibp", "crown-ibp"), Attack(steps=3), 5, Processes(0, 1, device))
+    ask = lambda device: evaluate(
+        load_model(), Images(images, classes, 10, "digits"), 0.05, ("ibp", "crown-ibp"), Attack(steps=3), 5, Processes(0, 1, device)
+    )
     assert ask(HOST) == ask(DEVICE)
 
 
 def test_train_and_evaluate_commands(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     """Checkpoints carry over from a device to another."""
     flags = ["--files", str(files), "--limit", "32"]
-    train = ["train", "mnist-0.1-lirpa", *flags, "--output", str(tmp_path / "run"), "--batch", "16", "--start", "0", "--length", "1", "--milestones", "1"]
+    train = [
+        "train",
+        "mnist-0.1-lirpa",
+        *flags,
+        "--output",
+        str(tmp_path / "run"),
+        "--batch",
+        "16",
+        "--start",
+        "0",
+        "--length",
+        "1",
+        "--milestones",
+        "1",
+    ]
     assert main([*train, "--epochs", "1", "--device", second_device.NAME]) == 0, capsys.readouterr().err
     assert main([*train, "--epochs", "2", "--device", second_device.NAME, "--resume"]) == 0, capsys.readouterr().err
     found = []
@@ -395,7 +420,12 @@ def test_train_and_evaluate_commands(files: Path, tmp_path: Path, capsys: pytest
 
 def sentences() -> Sentences:
     neighbours = {"good": ["fine", "nice"], "bad": ["poor"], "film": ["movie"]}
-    texts = [("a good film".split(), 1, True), ("a bad film".split(), 0, True), ("nice movie".split(), 1, True), ("poor poor movie".split(), 0, True)] * 2
+    texts = [
+        ("a good film".split(), 1, True),
+        ("a bad film".split(), 0, True),
+        ("nice movie".split(), 1, True),
+        ("poor poor movie".split(), 0, True),
+    ] * 2
     return Sentences.of(texts, Vocabulary.of([text for text, _, _ in texts], neighbours, 1), "texts")
 
 
@@ -435,3 +465,19 @@ def test_what_the_allocator_keeps_is_free(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 9000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 4000)
     assert memory.free_memory(torch.device("cuda", 0)) == 6000
+
+
+# -- several processes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked_for", "own"), [(None, "cuda:1"), ("cuda", "cuda:1"), ("cuda:0", "cuda:1"), ("cpu", "cpu")])
+def test_each_process_takes_its_own_gpu(asked_for: str | None, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nccl works on the current device: that has to be chosen before a process joins the others."""
+    done: list[str] = []
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(str(device)))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: done.append(backend))
+    found = Processes.here(None if asked_for is None else torch.device(asked_for))
+    assert (str(found.device), done) == (own, ["cuda:1", "nccl"] if own != "cpu" else ["gloo"])

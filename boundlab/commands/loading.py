@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.export.passes import move_to_device_pass
 
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net import Net, capture
@@ -161,7 +162,9 @@ def load_net(
     example = images[:2]
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
-        if mean is None and std is None and torch.device(device).type == "cpu":
+        program = move_to_device_pass(program, device)  # tensors that it makes on the way know their device
+        if mean is None and std is None:
+            example = example.to(device)
             return capture(program) if program.example_inputs is not None else capture(program, example.float())
         model: nn.Module = program.module()
     else:

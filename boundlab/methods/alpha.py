@@ -252,8 +252,8 @@ def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, st
     found, numbers = [], []
     with Progress(transient=True, disable=not options.progress) as progress:
         task = progress.add_task("optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1))
-        for part in torch.arange(len(rows)).split(step):
-            climb = Climb(analysis, target, rows[part[0] : part[-1] + 1], options)
+        for part in (slice(first, first + step) for first in range(0, len(rows), step)):
+            climb = Climb(analysis, target, rows[part], options)
             climb.numbers = {name: _started(tensor, len(rows), part) for name, tensor in (start or {}).items()}
             found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
             numbers.append(climb.numbers)
@@ -263,9 +263,9 @@ def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, st
     return torch.cat(found), {name: torch.cat([part[name] for part in numbers], 1) for name in single}
 
 
-def _started(tensor: Tensor, rows: int, part: Tensor) -> Tensor:
+def _started(tensor: Tensor, rows: int, part: slice) -> Tensor:
     """The given numbers of some rows, kept in [0, 1] whatever was given: outside of it no relaxation is sound."""
-    cut = tensor[:, part[0] : part[-1] + 1] if tensor.shape[1] == rows else tensor
+    cut = tensor[:, part] if tensor.shape[1] == rows else tensor
     return cut.detach().nan_to_num(0.5).clamp(0, 1).clone().requires_grad_()
 
 

@@ -53,6 +53,7 @@ def robust_cross_entropy(
     answer = net.ask(tuple(entries), kwargs, method, perturb, slopes, clean=clean)
     target = net.only_output("robust_cross_entropy")
     _check(net, answer, target, labels)
+    labels = labels.to(answer.analysis.values[target].device)
     return upper_bound(answer, target, labels, fused, float(beta))[0]
 
 

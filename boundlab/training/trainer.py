@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _pytree as pytree
 
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences
@@ -175,6 +176,10 @@ class Trainer:
         write_atomically(path, text.getvalue())
 
     def state(self) -> dict[str, Any]:
+        """On the CPU: a checkpoint is of no device."""
+        return pytree.tree_map_only(Tensor, Tensor.cpu, self._state())  # type: ignore[no-any-return]
+
+    def _state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.as_dict(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
@@ -196,7 +201,7 @@ class Trainer:
         path = None if self.output is None else self.output / CHECKPOINT
         if path is None or not path.exists():
             return False
-        state = torch.load(path, map_location=self.device, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
         changed = [k for k, v in self.recipe.as_dict().items() if k not in ("epochs", "name") and state["recipe"].get(k, v) != v]
         if changed:
             raise ArgumentError(f"{path} is of a recipe with other {', '.join(changed)}: give another --output, or the same recipe")
