@@ -129,7 +129,7 @@ def common(rows: Tensor) -> Tensor:
 
 def unless_infinite(fast: Callable[[], Tensor], careful: Callable[[], Tensor], constant: Tensor) -> Tensor:
     """A sum of products with a constant, in which 0 times infinity must count as 0 if there is any: only ``careful`` knows that."""
-    if constant.device.type != "cpu":
+    if not constant.is_cpu:
         return fast() if all_finite(constant) else careful()
     found = fast()  # smaller than the constant, most of the time
     return found if all_finite(found) else careful()
@@ -137,7 +137,7 @@ def unless_infinite(fast: Callable[[], Tensor], careful: Callable[[], Tensor], c
 
 def all_finite(*tensors: Tensor) -> bool:
     """Whether all entries are finite. Of another device than the CPU it is remembered."""
-    if all(tensor.device.type == "cpu" for tensor in tensors):
+    if tensors[0].is_cpu:
         return all(math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all()) for tensor in tensors)
     unknown = [tensor for tensor in tensors if _KNOWN.get(tensor, (None, False))[0] != _version(tensor)]
     if unknown:
@@ -169,12 +169,12 @@ def _version(tensor: Tensor) -> int:
 
 def spares(condition: Tensor) -> bool:
     """Whether a condition that makes work needless holds everywhere; another device than the CPU is not asked: do the work."""
-    return condition.device.type == "cpu" and bool(condition.all())
+    return condition.is_cpu and bool(condition.all())
 
 
 def seems_finite(*tensors: Tensor) -> bool:
     """Whether all entries are finite, if that spares work: as :func:`spares`."""
-    return tensors[0].device.type == "cpu" and all_finite(*tensors)
+    return tensors[0].is_cpu and all_finite(*tensors)
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:
