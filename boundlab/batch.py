@@ -8,11 +8,13 @@ operators never need to know; only sums per sample and the place of a specificat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,19 @@ class Layout:
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
+        return unless_infinite(lambda: self._dot(rows, constant, samples), lambda: self.sum(product(rows, constant), samples), constant)
+
+    def _dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         plain = self.dim == 0 and self.outer == self.inner == 1
         places = rows.dim() - 3
         by_channel = plain and constant.dim() > places > 0 and constant.numel() == rows.shape[2] == constant.shape[-places - 1]
         if by_channel and constant.dtype == rows.dtype:  # however the rows lie in memory
-            found = torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
-        elif plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
-            found = torch.mv(rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()).reshape(-1, samples)
-        elif plain and constant.dim() < rows.dim():
-            found = dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
-        else:
-            found = self.sum(rows * constant, samples)
-        return found if all_finite(found) else self.sum(product(rows, constant), samples)  # 0 times infinity
+            return torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
+        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
+            return torch.mv(rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()).reshape(-1, samples)
+        if plain and constant.dim() < rows.dim():
+            return dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
+        return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
@@ -114,9 +117,59 @@ def common(rows: Tensor) -> Tensor:
     return found
 
 
+# To ask for a value costs next to nothing on the CPU, and a branch may spare work. Any other device has to finish all that it was
+# given before it can answer, which takes longer than most work: it is asked once for what many rows meet, and not at all where the
+# work is right in any case.
+
+
+def unless_infinite(fast: Callable[[], Tensor], careful: Callable[[], Tensor], constant: Tensor) -> Tensor:
+    """A sum of products with a constant, in which 0 times infinity must count as 0 if there is any: only ``careful`` knows that."""
+    if not constant.is_cpu:
+        return fast() if all_finite(constant) else careful()
+    found = fast()  # smaller than the constant, most of the time
+    return found if all_finite(found) else careful()
+
+
 def all_finite(*tensors: Tensor) -> bool:
-    """Whether all entries are finite. The sum of a tensor tells it in a fraction of the time, unless it overflows."""
-    return all(math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all()) for tensor in tensors)
+    """Whether all entries are finite. Of another device than the CPU it is remembered."""
+    if tensors[0].is_cpu:
+        return all(math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all()) for tensor in tensors)
+    unknown = [tensor for tensor in tensors if _KNOWN.get(tensor, (None, False))[0] != _version(tensor)]
+    if unknown:
+        sums = torch.stack([tensor.detach().sum().float() for tensor in unknown]).tolist()
+        for tensor, total in zip(unknown, sums, strict=True):
+            _KNOWN[tensor] = _version(tensor), math.isfinite(total) or bool(torch.isfinite(tensor).all())
+    return all(_KNOWN[tensor][1] for tensor in tensors)
+
+
+_KNOWN = WeakTensorKeyDictionary()
+"""Tensor -> its version when it was asked, and whether all of it is finite."""
+
+
+def remembered(tensor: Tensor | None) -> bool | None:
+    """What :func:`all_finite` has found; None if it was not asked, or need not remember."""
+    return None if tensor is None else _KNOWN.get(tensor, (0, None))[1]
+
+
+def remember(tensor: Tensor | None, finite: bool | None) -> None:
+    """Spare :func:`all_finite` a question whose answer is known."""
+    if tensor is not None and finite is not None:
+        _KNOWN[tensor] = _version(tensor), finite
+
+
+def _version(tensor: Tensor) -> int:
+    """How often it has been changed. Inference tensors do not count that; nobody changes those that we ask."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def spares(condition: Tensor) -> bool:
+    """Whether a condition that makes work needless holds everywhere; another device than the CPU is not asked: do the work."""
+    return condition.is_cpu and bool(condition.all())
+
+
+def seems_finite(*tensors: Tensor) -> bool:
+    """Whether all entries are finite, if that spares work: as :func:`spares`."""
+    return tensors[0].is_cpu and all_finite(*tensors)
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:

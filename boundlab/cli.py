@@ -19,6 +19,7 @@ from torch import Tensor
 from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
 from boundlab.commands.cuts import line_cuts
+from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.flatness import add_command as add_flatness
 from boundlab.commands.ledger import refuse_to_replace
 from boundlab.commands.loading import load_data, load_net
@@ -120,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--batch", type=int, default=16, metavar="N", help="images at a time (default: 16)")
     job.add_argument("--limit", type=int, metavar="N", help="only the first N images")
     job.add_argument("--resume", action="store_true", help="go on from the results in the output folder")
-    job.add_argument("--device", default="cpu", help="where to compute (default: cpu)")
+    add_device(job, "cpu")
     _common(job)
 
     add_commands(commands, _numbers)
@@ -227,7 +228,7 @@ def _clear(path: Path) -> None:
 def _certify(options: argparse.Namespace) -> None:
     if not options.resume:
         refuse_to_replace(options.output / RESULTS)
-    radii, methods, valid, device = check_radii(_flat(options.eps) or EPS), _methods(options), _range(options.range), _device(options.device)
+    radii, methods, valid, device = check_radii(_flat(options.eps) or EPS), _methods(options), _range(options.range), device_named(options.device)
     values, labels = load_data(options.data, options.shape, options.limit)
     if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
@@ -240,16 +241,6 @@ def _certify(options: argparse.Namespace) -> None:
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
     return DEFAULT_METHODS if options.methods is None else check_methods([method for part in options.methods for method in part])
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise ArgumentError(f"the device {name!r} cannot be used here ({first}); --device cpu always works") from None
-    return device
 
 
 def _run(job: _Job, net: Net, title: str, note: str) -> None:
@@ -267,7 +258,7 @@ def _run(job: _Job, net: Net, title: str, note: str) -> None:
         where, how = (job.norm, job.valid, job.batch, job.device), (job.output / RESULTS, job.resume, progress, job.name)
         found = certify(net, job.images, job.labels, job.radii, job.methods, *where, *how)
     console.print(_table(found))
-    cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2])
+    cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
     write_report(job.output / REPORT, found, job.images, cuts, title, note)
     console.print(f"Report: {job.output / REPORT}", soft_wrap=True, markup=False, highlight=False)
 

@@ -122,7 +122,8 @@ def flatness(
         some = tuple(_some(entry, part) if step < count else entry for entry in entries)
         bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
         at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
-        total = total + (bound - torch.nn.functional.cross_entropy(net(*at_centre), labels[part].long())) * (len(labels[part]) / count)
+        clean = torch.nn.functional.cross_entropy(net(*at_centre), labels[part].long().to(bound.device))
+        total = total + (bound - clean) * (len(labels[part]) / count)
     return total
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.batch import all_finite, product
+from boundlab.batch import product, unless_infinite
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
@@ -224,9 +224,8 @@ class Window:
 
     def dot(self, constant: Tensor | Constant) -> Tensor:
         """Inner products with a constant: (rows, samples)."""
-        part = self.take(constant)
-        found = (self.values * part).flatten(2).sum(2)
-        return found if all_finite(found) else product(self.values, part).flatten(2).sum(2)  # 0 times infinity
+        part, whole = self.take(constant), constant.value if isinstance(constant, Constant) else constant
+        return unless_infinite(lambda: (self.values * part).flatten(2).sum(2), lambda: product(self.values, part).flatten(2).sum(2), whole)
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""

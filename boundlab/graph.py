@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -162,6 +163,12 @@ class Graph:
         return _written(self, batch or {}) == _written(other, batch or {}) and all(
             equal(self.constants[mine], other.constants[its]) for mine, its in zip(_held(self), _held(other), strict=True)
         )
+
+    @cached_property
+    def knows_devices(self) -> bool:
+        """Whether it holds tensors of a device, or makes some there."""
+        leaves = (leaf for node in self.nodes.values() for leaf in pytree.tree_leaves((node.args, dict(node.kwargs))))
+        return bool(self.constants) or any(isinstance(leaf, torch.device) for leaf in leaves)
 
     def run(self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None) -> dict[str, Any]:
         """The executable specification: the value of every node, given those of all independent nodes."""

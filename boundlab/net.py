@@ -80,7 +80,8 @@ def _captured(
 ) -> Net:
     with undisturbed():
         graph, inputs, outputs = export(source, args, kwargs, batched, own_size)
-    return Net(source, graph, inputs, outputs)
+    device = next((leaf.device for leaf in pytree.tree_leaves((args, kwargs)) if _has_dimensions(leaf)), None)
+    return Net(source, graph, inputs, outputs, device)
 
 
 class Net:
@@ -89,11 +90,20 @@ class Net:
     A model may take another way through its code for other batch sizes, or in train mode: then there is a graph for each.
     """
 
-    def __init__(self, source: nn.Module | ExportedProgram, graph: Graph, inputs: pytree.TreeSpec, outputs: pytree.TreeSpec) -> None:
+    def __init__(
+        self,
+        source: nn.Module | ExportedProgram,
+        graph: Graph,
+        inputs: pytree.TreeSpec,
+        outputs: pytree.TreeSpec,
+        device: torch.device | None = None,
+    ) -> None:
+        """device: where the model was captured, if its graph may hold tensors or make them there."""
         self.source = source
         self.graph = graph
         self._inputs = inputs
         self._outputs = outputs
+        self._device = device if graph.knows_devices else None
         self._plans: dict[Any, Plan] = {}
         self._others: list[Net] = []
         """Captured for batch sizes that this graph does not serve."""
@@ -115,10 +125,10 @@ class Net:
         net = self.suited(inputs, kwargs)
         if net is not self:
             return net(*inputs, **kwargs)
-        values, regions = self._read_inputs(inputs, kwargs)
+        values, regions = self._read(inputs, kwargs)
         if regions:
             raise ArgumentError("the model itself takes tensors; for a region ask net.bounds(region)")
-        found = self.graph.run(values | self._read_state())
+        found = self.graph.run(values)
         leaves = [found[output.name] if isinstance(output, Ref) else output for output in self.graph.outputs]
         return pytree.tree_unflatten(leaves, self._outputs)
 
@@ -384,8 +394,7 @@ class Net:
             raise ArgumentError(f'alpha=... and slopes of an earlier result belong to method="alpha-crown", not to "{method}"')
         if alpha is not None and not isinstance(alpha, Alpha):
             raise ArgumentError(f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}")
-        values, regions = self._read_inputs(inputs, kwargs)
-        values |= self._read_state()
+        values, regions = self._read(inputs, kwargs)
         regions |= self._read_perturbed(perturb or {}, values)
         if not regions:
             raise ArgumentError("nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, or perturb={'name': region}")
@@ -425,6 +434,19 @@ class Net:
             targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
             self._plans[key] = Plan(self.graph, tuple(regions), boxes, balls, targets, every_node)
         return self._plans[key]
+
+    def _read(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
+        """The values of all independent nodes that are not perturbed, and the regions of the inputs that are: all on one device."""
+        values, regions = self._read_inputs(inputs, kwargs)
+        state = self._read_state()
+        homes = {state[name].device for name in self.graph.parameters if _has_dimensions(state[name])} | ({self._device} - {None})
+        for name, tensor in (values | {name: region.centre for name, region in regions.items()}).items():
+            for away in homes - {tensor.device} if _has_dimensions(tensor) else ():
+                raise ArgumentError(
+                    f"the input '{name}' lies on {tensor.device}, the model on {away}: move one of them, and capture the model where its inputs "
+                    "lie. A program saved with torch.export is moved by torch.export.passes.move_to_device_pass(program, device)"
+                )
+        return values | state, regions
 
     def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
         leaves, tree = pytree.tree_flatten((inputs, kwargs))
@@ -548,6 +570,11 @@ def margin_spec(labels: Tensor, classes: int) -> Tensor:
     rows = eye[labels][:, None] - eye  # (batch, classes, classes)
     others = torch.arange(classes, device=labels.device) != labels[:, None]
     return rows[others].reshape(len(labels), max(classes - 1, 0), classes)
+
+
+def _has_dimensions(value: Any) -> bool:
+    """Tensors without may lie on the CPU whatever they meet."""
+    return isinstance(value, Tensor) and value.dim() > 0
 
 
 def _without(shape: list[int], dim: int, rest: int) -> list[int]:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite
+from boundlab.batch import seems_finite, spares
 from boundlab.forms import Places, Window
 from boundlab.interval import Interval
 
@@ -106,7 +106,7 @@ def add_constant(form: Form, constant: Tensor | None) -> Form:
 
 def _signed(slope: Tensor, rising: Form, falling: Form) -> Form:
     """A slope times one form where it is positive and times the other where it is negative."""
-    if bool((slope >= 0).all()):
+    if spares(slope >= 0):
         return slope * rising
     return slope.clamp(min=0) * rising + slope.clamp(max=0) * falling
 
@@ -256,7 +256,7 @@ class Planes:
         up: Tensor | float = 0.0
         for letters, a, b, low_form, up_form in zip(self.arguments, self.lower, self.upper, lower, upper, strict=True):
             equation = f"{self.space},R{letters}->R{self._summed_result}"
-            if not all_finite(low_form, up_form):  # a masked score has no slope
+            if not seems_finite(low_form, up_form):  # a masked score has no slope
                 used = torch.einsum(f"{self.space}->{letters}", ((a != 0) | (b != 0)).to(a.dtype)) > 0
                 low_form, up_form = torch.where(used, low_form, 0), torch.where(used, up_form, 0)
             low = low + torch.einsum(equation, a.clamp(min=0), low_form) + torch.einsum(equation, a.clamp(max=0), up_form)

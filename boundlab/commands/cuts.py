@@ -35,10 +35,10 @@ class Cut:
     upper: Tensor
 
 
-def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, points: int = 121) -> list[Cut]:
+def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, device: torch.device | str = "cpu", points: int = 121) -> list[Cut]:
     """Cuts by every linear method that was run, through the region of the correct image that is closest to the edge of being verified.
 
-    images: (N, *shape), the same ones. The segment leads towards the worst point of the first method's lower bound.
+    images: (N, *shape), the same ones. device: that of the net. The segment leads towards the worst point of the first method's lower bound.
     Empty if no image is classified correctly or no linear method was run.
     """
     methods = [method for method in found.methods if method in LINEAR]
@@ -56,7 +56,7 @@ def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, poi
     cuts = []
     for method in methods:
         try:
-            lines, x = _linear(net, images[image], radius, method, spec, found)
+            lines, x = _linear(net, images[image].to(device), radius, method, spec, found)
         except BoundlabError:  # a way of bounding that this model does not allow: the report does without it
             continue
         (lower_A, lower_b), (upper_A, upper_b) = lines
@@ -65,7 +65,7 @@ def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, poi
         place = torch.linspace(0, 1, points, dtype=x.dtype)
         along = start + place.reshape(-1, *[1] * start.dim()) * (end - start)  # (points, *shape)
         flat = along.flatten(1)
-        value = outputs(net, along).double() @ spec[0].double()
+        value = outputs(net, along, device=device).double() @ spec[0].double()
         lower, upper = flat @ lower_A.flatten() + lower_b, flat @ upper_A.flatten() + upper_b
         cuts.append(Cut(image, label, rival, method, radius, place, value, lower, upper))
     return cuts
@@ -73,14 +73,14 @@ def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, poi
 
 @torch.no_grad()
 def _linear(net: Net, image: Tensor, radius: float, method: str, spec: Tensor, found: Certification) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """(A, b) below and above for one image: A (*shape), b (); and the image in the model's type."""
+    """(A, b) below and above for one image: A (*shape), b (); and the image in the model's type; all on the CPU."""
     shape, dtype, free = net.graph.examples[net.graph.inputs[0]]
     x = image.to(dtype)
     region = region_around(x.expand(1 if free else shape[0], *x.shape), radius, found.task.norm, found.task.valid)
     lin = net.linear_bounds(region, method=method, spec=spec)
     name = next(iter(lin.lower_A))
     pairs = ((lin.lower_A[name], lin.lower_b), (lin.upper_A[name], lin.upper_b))
-    return [(A.reshape(-1, *x.shape)[0], b.reshape(-1)[0]) for A, b in pairs], x
+    return [(A.reshape(-1, *x.shape)[0].cpu(), b.reshape(-1)[0].cpu()) for A, b in pairs], x.cpu()
 
 
 def _segment(x: Tensor, slope: Tensor, radius: float, found: Certification) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.training import load_trained, set_threads, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError
@@ -41,22 +42,31 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack on the weights (default: 20)")
     parser.add_argument("--surface", type=Path, metavar="FILE", help="draw the loss around the weights (needs the extra plot)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+    add_device(parser, "cpu")
 
 
-def tensors(data: Images) -> tuple[Tensor, Tensor]:
-    return data.images.float() / 255, data.labels
+def tensors(data: Images, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    return data.images.to(device).float() / 255, data.labels.to(device)
 
 
 def measure(
-    model: nn.Module, data: Images, test: Images, eps: float, methods: tuple[str, ...] = ("crown-ibp",), relative: bool = True, steps: int = 20
+    model: nn.Module,
+    data: Images,
+    test: Images,
+    eps: float,
+    methods: tuple[str, ...] = ("crown-ibp",),
+    relative: bool = True,
+    steps: int = 20,
+    device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
     """Losses, certified flatness by each method, what an attack finds, and the error on the test set."""
-    x, labels = tensors(data)
+    model = model.to(device)
+    x, labels = tensors(data, device)
     net = capture(model, x[:2])
     balls = weight_balls(net, eps, relative=relative)
     with torch.no_grad():
         loss = float(F.cross_entropy(model(x), labels))
-        right = sum(int((model(part).argmax(1) == y).sum()) for part, y in zip(*[t.split(1000) for t in tensors(test)], strict=True))
+        right = sum(int((model(part).argmax(1) == y).sum()) for part, y in zip(*[t.split(1000) for t in tensors(test, device)], strict=True))
         certified = {method: float(flatness(net, x, labels, eps, relative=relative, method=method, batch=BATCHES.get(method))) for method in methods}
     worst, _ = attack_weights(model, x, labels, balls, steps=steps)
     return {
@@ -115,13 +125,14 @@ def _flatness(options: argparse.Namespace) -> None:
     set_threads(options.threads)
     if options.surface is not None:
         check_drawing(options.surface)
+    device = device_named(options.device)
     model, recipe, size = load_trained(options.checkpoint)
     data = share_of(recipe, load(recipe.data, options.files, "train"))
     data = data if options.limit is None else data.first(options.limit)
     test = test_images(recipe, options.files, size, None)
     console = Console()
     with console.status("bounding the loss over the balls around the weights"):
-        found = measure(model, data, test, options.eps, tuple(options.methods), not options.absolute, options.steps)
+        found = measure(model, data, test, options.eps, tuple(options.methods), not options.absolute, options.steps, device)
     table = Table(title=f"{recipe.name}: weights moved by {options.eps:g}{'' if options.absolute else ' of their norms'}", title_justify="left")
     table.add_column("")
     table.add_column("loss", justify="right")
@@ -135,7 +146,7 @@ def _flatness(options: argparse.Namespace) -> None:
     folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
     write_atomically(folder / RESULT, json.dumps(found, indent=1) + "\n")
     if options.surface is not None:
-        x, labels = tensors(data)
+        x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
         best = min(found["flatness"].values())
         draw({recipe.method: (surface(model, x, labels, balls, POINTS, REACH), found["loss"] + best)}, options.surface)

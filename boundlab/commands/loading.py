@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.export.passes import move_to_device_pass
 
 from boundlab.commands.programs import load_program
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError
@@ -166,7 +167,9 @@ def load_net(
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
         try:
-            if mean is None and std is None and torch.device(device).type == "cpu":
+            program = move_to_device_pass(program, device)  # tensors that it makes on the way know their device
+            if mean is None and std is None:
+                example = example.to(device)
                 return capture(program) if program.example_inputs is not None else capture(program, example.float())
             model: nn.Module = program.module()
         except BoundlabError:

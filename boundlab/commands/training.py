@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import nn
 
+from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, load_sentences
@@ -51,6 +52,7 @@ def add_commands(commands: Any, numbers: Numbers) -> None:
     train.add_argument("--resume", action="store_true", help="go on from the checkpoint in the output folder")
     train.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
     train.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
+    add_device(train)
     kinds = get_type_hints(Recipe)
     for field in fields(Recipe):
         if field.name != "name":
@@ -71,6 +73,7 @@ def add_commands(commands: Any, numbers: Numbers) -> None:
     test.add_argument("--budgets", type=int, nargs="+", metavar="N", help="of sentences: numbers of replaced words (default: 0 to 6)")
     test.add_argument("--limit", type=int, metavar="N", help="only the first N test images")
     test.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
+    add_device(test)
 
 
 def _flag(kind: Any, numbers: Numbers) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
 def _train(options: argparse.Namespace) -> None:
     recipe = _recipe(options)
     set_threads(options.threads)
-    processes = Processes.here()
+    processes = Processes.here(device_named(options.device))
     try:
         _train_with(recipe, processes, options)
     finally:
@@ -188,7 +191,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         return
     model, recipe, size = load_trained(options.checkpoint)
     eps = recipe.eps if options.eps is None else options.eps[0]
-    processes = Processes.here()
+    processes = Processes.here(device_named(options.device))
     try:
         data = test_images(recipe, options.files, size, options.limit)
         attack = Attack(options.steps, options.restarts, options.step_size)

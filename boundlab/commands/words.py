@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from boundlab.commands.devices import add_device, device_named
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
@@ -36,6 +37,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], metavar="N", help="replaced words (default: 1 to 6)")
     parser.add_argument("--method", default="crown-ibp", choices=METHODS, metavar="METHOD", help="default: crown-ibp")
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+    add_device(parser, "cpu")
 
 
 def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier, Recipe]:
@@ -56,6 +58,7 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
     """What ``boundlab evaluate`` does for classifiers of sentences."""
     data = load_sentences(options.files, "test")
     model, recipe = load_classifier(options.checkpoint, data.vocabulary)
+    model = model.to(device_named(options.device))
     data = data if options.limit is None else data.first(options.limit)
     budgets = tuple(range(7)) if options.budgets is None else tuple(options.budgets)
     columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -81,12 +84,13 @@ def _words(options: argparse.Namespace) -> None:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     vocabulary = load_sentences(options.files, "dev").vocabulary
-    model, _ = load_classifier(options.model, vocabulary)
+    model, device = load_classifier(options.model, vocabulary)[0], device_named(options.device)
+    model, substitutes = model.to(device), vocabulary.substitutes.to(device)
     texts = tokens(options.sentence)
     if not texts:
         raise ArgumentError("the sentence has no words")
     data = Sentences.of([(texts, 0, True)], vocabulary, "sentence")
-    words = trimmed(data.words)
+    words = trimmed(data.words).to(device)
     with torch.no_grad():
         logits = model(words)[0]
     label = int(logits.argmax())
@@ -98,10 +102,10 @@ def _words(options: argparse.Namespace) -> None:
         table.add_column(name)
     bodies = Bodies(model)
     for budget in options.budgets:
-        region = region_of(model, words, vocabulary.substitutes, budget)
+        region = region_of(model, words, substitutes, budget)
         with torch.no_grad():
-            margin = float(bodies[words.shape[1]].margins(region, words != PADDING, torch.tensor([label]), method=options.method).min())
-        found, least = strongest(model, words[0], label, vocabulary.substitutes, budget)
+            margin = float(bodies[words.shape[1]].margins(region, words != PADDING, [label], method=options.method).min())
+        found, least = strongest(model, words[0], label, substitutes, budget)
         verdict = Text("proved", style="green") if margin > 0 else Text("open", style="yellow")
         verdict = Text("broken", style="red") if least <= 0 else verdict
         table.add_row(str(budget), f"{margin:.3f}", verdict, f"{least:.3f}", _changed(words[0], found, vocabulary))

@@ -15,7 +15,7 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from boundlab.batch import Layout
+from boundlab.batch import Layout, remember, remembered
 from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval
@@ -23,7 +23,7 @@ from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, pull_back
 from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.refine import Elements, Undecided, total_size
-from boundlab.relaxation import Relaxation
+from boundlab.relaxation import Lines, Planes, Relaxation
 from boundlab.rules.registry import Call, Family
 
 KEPT = 4
@@ -88,10 +88,15 @@ class Climb:
     options: Alpha
     numbers: Numbers = field(default_factory=dict)
     _families: dict[str, Family | None] = field(default_factory=dict)
+    _constants: dict[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
 
     def bounds(self) -> Tensor:
         """Lower bounds of the rows for the present numbers: (rows, samples)."""
-        return concretize(self.analysis, *pull_back(self.analysis, self.target, self.rows, relaxation=self._relaxation))
+        found = concretize(self.analysis, *pull_back(self.analysis, self.target, self.rows, relaxation=self._relaxation))
+        for name, constants in self._constants.items():
+            self.analysis.finite[self.analysis.calls[name]] = tuple(map(remembered, constants))
+        self._constants.clear()
+        return found
 
     def _relaxation(self, name: str, rows: Rows) -> Relaxation:
         if name not in self._families:
@@ -101,6 +106,10 @@ class Climb:
         if family is None:
             return self.analysis.relaxation(name)
         member = family.member(self.numbers[name])
+        if isinstance(member, (Lines, Planes)):
+            self._constants[name] = member.lower_bias, member.upper_bias
+            for constant, finite in zip(self._constants[name], self.analysis.finite.get(self.analysis.calls[name], ()), strict=False):
+                remember(constant, finite)
         return Gathered(member) if family.by_row and isinstance(rows, Window) and not self.options.share else member
 
     def _begin(self, name: str, rows: Rows) -> None:
@@ -135,8 +144,7 @@ class Climb:
         make: Callable[[Call], Family | None] | None = getattr(rule, "family", None)
         if make is None or name not in self.analysis.plan.nonlinear:
             return None
-        undecided = getattr(rule, "undecided", None)
-        if undecided is not None and len(call.inputs) == 1 and not bool(undecided(call).any()):
+        if not self.analysis.is_open(name):
             return None
         family = make(call)
         if family is None or not family.by_row or self.options.share or not isinstance(rows, Window):
@@ -252,8 +260,8 @@ def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, st
     found, numbers = [], []
     with Progress(transient=True, disable=not options.progress) as progress:
         task = progress.add_task("optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1))
-        for part in torch.arange(len(rows)).split(step):
-            climb = Climb(analysis, target, rows[part[0] : part[-1] + 1], options)
+        for part in (slice(first, first + step) for first in range(0, len(rows), step)):
+            climb = Climb(analysis, target, rows[part], options)
             climb.numbers = {name: _started(tensor, len(rows), part) for name, tensor in (start or {}).items()}
             found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
             numbers.append(climb.numbers)
@@ -263,9 +271,9 @@ def climb_rows(analysis: Analysis, target: str, rows: Tensor, options: Alpha, st
     return torch.cat(found), {name: torch.cat([part[name] for part in numbers], 1) for name in single}
 
 
-def _started(tensor: Tensor, rows: int, part: Tensor) -> Tensor:
+def _started(tensor: Tensor, rows: int, part: slice) -> Tensor:
     """The given numbers of some rows, kept in [0, 1] whatever was given: outside of it no relaxation is sound."""
-    cut = tensor[:, part[0] : part[-1] + 1] if tensor.shape[1] == rows else tensor
+    cut = tensor[:, part] if tensor.shape[1] == rows else tensor
     return cut.detach().nan_to_num(0.5).clamp(0, 1).clone().requires_grad_()
 
 

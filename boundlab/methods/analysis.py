@@ -38,6 +38,9 @@ class Analysis:
     clean: Mapping[str, Tensor] | None = None
     calls: dict[str, Call] = field(default_factory=dict)
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
+    finite: dict[Call, tuple[bool | None, ...]] = field(default_factory=dict)
+    """Whether the constants of relaxations with free numbers are finite: that depends on intervals, not on the numbers."""
+    _open: dict[str, tuple[Call, bool]] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -52,6 +55,15 @@ class Analysis:
             known = lambda source: x if source == name else self.values.get(source)
             mask |= ask(call.with_values(known)) if len(set(call.names)) == 1 and ask is not None else x.lower < x.upper
         return mask
+
+    def is_open(self, name: str) -> bool:
+        """Whether there are elements of a node's argument for which its relaxation is not settled."""
+        call, ask = self.calls[name], getattr(self.plan.rules[name], "undecided", None)
+        if ask is None or len(call.inputs) != 1:
+            return True
+        if name not in self._open or self._open[name][0] is not call:
+            self._open[name] = call, bool(ask(call).any())
+        return self._open[name][1]
 
     def interval(self, name: str) -> Interval:
         value = self.values[name]

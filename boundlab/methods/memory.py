@@ -45,8 +45,9 @@ def in_bytes(memory: int | str | None, device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
+    """What is free on a device: what its allocator keeps from earlier tensors is free for new ones."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        return int(torch.cuda.mem_get_info(device)[0]) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not known on this system

@@ -159,14 +159,22 @@ class Looks:
     before: dict[str, Tensor] = field(default_factory=dict)
     after: dict[str, Tensor] = field(default_factory=dict)
     """By node, how many of these rows were open before a look and after it: (samples,)."""
+    idle: dict[str, bool] = field(default_factory=dict)
+    """By node, whether no sample's other rows are to look at it."""
 
     def count(self, name: str, before: Tensor, after: Tensor) -> None:
         self.before[name] = self.before.get(name, 0) + before.sum(0)
         self.after[name] = self.after.get(name, 0) + after.sum(0)
+        self.idle.pop(name, None)
 
     def worth(self, name: str) -> Tensor | None:
         """The samples whose other rows are to look at a node: (samples,); None if no row of the trial came as far."""
         return self.after[name] <= WORTH_DROPPING * self.before[name] if name in self.before else None
+
+    def is_idle(self, name: str, worth: Tensor | None) -> bool:
+        if name not in self.idle:  # the same for many parts
+            self.idle[name] = worth is not None and not bool(worth.any())
+        return self.idle[name]
 
 
 @dataclass(eq=False)
@@ -210,7 +218,7 @@ class Race:
                 first = pick(rows, torch.arange(self.trying, device=bias.device)[:, None].expand(-1, bias.shape[1]))
             self.looks.count(name, *self._look(name, first, bias[: self.trying], self.trial[: self.trying]))
         worth = self.looks.worth(name)
-        if worth is not None and not bool(worth.any()):
+        if self.looks.is_idle(name, worth):
             return None
         if self.others:
             self._look(name, rows, bias, ~self.trial if worth is None else worth & ~self.trial)

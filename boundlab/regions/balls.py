@@ -12,7 +12,7 @@ from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval, Reach
 from boundlab.outer import Outer, norm
-from boundlab.regions.base import Region, inner, over_box, take_samples
+from boundlab.regions.base import Region, drawn, inner, over_box, take_samples
 from boundlab.regions.boxes import _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
@@ -98,9 +98,9 @@ class _Ball(Region):
         """
         x = _given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
-        flat = torch.randn((batch, x.numel() // max(batch, 1)), generator=generator, dtype=x.dtype, device=x.device)
+        flat = drawn(torch.randn, (batch, x.numel() // max(batch, 1)), generator, x)
         size = norm(flat, self.order).unsqueeze(1) if flat.shape[1] else torch.ones_like(flat[:, :1])
-        length = torch.rand((batch, 1), generator=generator, dtype=x.dtype, device=x.device)
+        length = drawn(torch.rand, (batch, 1), generator, x)
         step = (flat / size.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(x.shape) * radius(self.eps, x)
         point = x + step
         if self.lower is not None:
@@ -225,8 +225,8 @@ class L0(Region):
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         x = _given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
-        rank = torch.rand(x.shape, generator=generator, device=x.device).reshape(batch, -1).argsort(1).argsort(1)
+        rank = drawn(torch.rand, x.shape, generator, x).reshape(batch, -1).argsort(1).argsort(1)
         chosen = (rank < self._counts(batch)[:, None]).reshape(x.shape)
         low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
-        place = low + torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) * (up - low)
+        place = low + drawn(torch.rand, x.shape, generator, x) * (up - low)
         return torch.where(chosen, place, x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 
 import torch
@@ -74,6 +74,12 @@ class Region(ABC):
     def at(self, value: Tensor) -> Region:
         """The region around ``value`` if it has no centre yet; itself otherwise."""
         return self
+
+
+def drawn(draw: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None, like: Tensor) -> Tensor:
+    """Random numbers, ``torch.rand`` or ``torch.randn``, beside another tensor, from a generator of any device."""
+    source = like.device if generator is None else generator.device
+    return draw(tuple(shape), generator=generator, dtype=like.dtype, device=source).to(like.device)
 
 
 def inner(coefficients: Tensor, value: Tensor) -> Tensor:

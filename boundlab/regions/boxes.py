@@ -11,7 +11,7 @@ from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval, middle
 from boundlab.outer import Outer
-from boundlab.regions.base import Region, over_box, take_samples
+from boundlab.regions.base import Region, drawn, over_box, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
 
@@ -36,7 +36,7 @@ class _BoxLike(Region):
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()
-        unit = torch.rand(box.shape, generator=generator, dtype=box.dtype, device=box.device)
+        unit = drawn(torch.rand, box.shape, generator, box.lower)
         return box.lower + unit * (box.upper - box.lower)
 
 

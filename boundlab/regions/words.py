@@ -12,7 +12,7 @@ from boundlab.errors import ArgumentError
 from boundlab.forms import Window
 from boundlab.interval import Interval
 from boundlab.outer import Outer
-from boundlab.regions.base import Region, inner
+from boundlab.regions.base import Region, drawn, inner
 from boundlab.regions.checks import centre_tensor
 
 
@@ -110,12 +110,12 @@ class Words(Region):
         samples, positions, choices = self.substitutes.shape[:3]
         if not choices or not positions:
             return self.x
-        device, allowed = self.x.device, self._allowed
-        draw = torch.where(allowed, torch.rand(allowed.shape, generator=generator).to(device), -1.0)
-        chosen = draw.argmax(2)
-        order = torch.where(allowed.any(2), torch.rand((samples, positions), generator=generator).to(device), 2.0)
+        allowed = self._allowed
+        uniform = lambda *shape: drawn(torch.rand, shape, generator, self.x)
+        chosen = torch.where(allowed, uniform(*allowed.shape), -1.0).argmax(2)
+        order = torch.where(allowed.any(2), uniform(samples, positions), 2.0)
         rank = order.argsort(1).argsort(1)
-        most = (torch.rand(samples, generator=generator).to(device) * (self._budgets + 1)).floor()
+        most = (uniform(samples) * (self._budgets + 1)).floor()
         replaced = (rank < most[:, None]) & allowed.any(2)
         other = self.substitutes.gather(2, chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])).squeeze(2)
         return torch.where(replaced.unsqueeze(2), self.x + self.eps * (other - self.x), self.x)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite
+from boundlab.batch import all_finite, seems_finite, spares
 from boundlab.interval import Hull, Interval
 from boundlab.relaxation import AffineMap, Lines, Planes, Relaxation, Rows, constant_lines
 from boundlab.rules.affine import around
@@ -59,7 +59,7 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
-    finite = all_finite(x.lower, x.upper, y.lower, y.upper)
+    finite = seems_finite(x.lower, x.upper, y.lower, y.upper)
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
         (a, b), (c, d) = first[side], second[side]
@@ -80,7 +80,7 @@ def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
     """Whether the lower plane is (A), and whether the upper one is the first; broadcastable to the products."""
     x_signed, y_signed = (x.lower >= 0) | (x.upper <= 0), (y.lower >= 0) | (y.upper <= 0)
     x_low, y_low = x.lower >= 0, y.lower >= 0  # the end nearer to 0, where the sign is kept
-    if bool(x_signed.all()):
+    if spares(x_signed):
         return x_low, ~x_low
     ll, lu, ul, uu = _corners(x, y)
     # where x keeps its sign, that decides; else where y does, that; else the corners (truth tables are quicker than choosing)
@@ -141,7 +141,7 @@ class Bilinear:
                 (v,) = call.inputs
                 ends = function(v.lower), function(v.upper)
                 factor = y if isinstance(x, Interval) else x
-                if bool((torch.as_tensor(factor) >= 0).all()):
+                if spares(torch.as_tensor(factor) >= 0):
                     return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
             if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and is_trained(y):

@@ -106,9 +106,15 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     return v * (g * torch.rsqrt((v**2).sum(dims, True)))
 
 
+def _pairs(x: Tensor, y: Tensor) -> Tensor:
+    """Both beside each other in a new last dimension. A number on the CPU may meet a tensor of another device: it goes there first."""
+    device = x.device if x.dim() else y.device
+    return torch.stack(torch.broadcast_tensors(x.to(device), y.to(device)), -1)
+
+
 @composition(aten.logaddexp.default)
 def logaddexp(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logsumexp(torch.stack(torch.broadcast_tensors(x, y), -1), -1)
+    return torch.logsumexp(_pairs(x, y), -1)
 
 
 @composition(aten.embedding.default)
@@ -167,7 +173,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @composition(aten.maximum.default, aten.fmax.default, aten.max.other)
 def maximum(x: Tensor, y: Tensor) -> Tensor:
-    return torch.amax(torch.stack(torch.broadcast_tensors(x, y), -1), -1)
+    return torch.amax(_pairs(x, y), -1)
 
 
 @composition(aten.minimum.default, aten.fmin.default, aten.min.other)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from boundlab.batch import spares
 from boundlab.interval import Interval
 
 Function = Callable[[Tensor], Tensor]
@@ -99,7 +100,7 @@ def _s_shaped_pair(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
 def _finite(f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None) -> Line:
     slope, intercept = lowered(_s_shaped(f, df, x, at, touching), x)
     good = torch.isfinite(slope) & torch.isfinite(intercept)
-    if not good.all():  # as in lower_line
+    if not spares(good):  # as in lower_line
         slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, torch.minimum(f(x.lower), f(x.upper)))
     return slope, intercept
 
@@ -116,7 +117,7 @@ def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
     slope, intercept = lowered(_lower_line(f, curve, x), x)
     # Where the slope is infinite (sqrt at 0) or overflows, the constant line through the least value remains.
     good = torch.isfinite(slope) & torch.isfinite(intercept)
-    if not good.all():
+    if not spares(good):
         least = interval(f, curve, x).lower
         slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, least)
     return slope, intercept

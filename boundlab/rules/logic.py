@@ -96,8 +96,8 @@ class Where:
         dtype = ends.lower.dtype
         use_x, use_y = condition.lower.expand(ends.shape), ~condition.upper.expand(ends.shape)
         slopes, shapes = [torch.zeros_like(ends.lower)], [condition.shape]
-        low = torch.where(use_x | use_y, torch.zeros((), dtype=dtype), ends.lower)
-        up = torch.where(use_x | use_y, torch.zeros((), dtype=dtype), ends.upper)
+        low = torch.where(use_x | use_y, ends.lower.new_zeros(()), ends.lower)
+        up = torch.where(use_x | use_y, ends.upper.new_zeros(()), ends.upper)
         for value, use in ((x, use_x), (y, use_y)):
             if isinstance(value, Interval):
                 slopes.append(use.to(dtype))

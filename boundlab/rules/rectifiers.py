@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
+from boundlab.batch import Layout, spares
 from boundlab.errors import UnsupportedOperator
 from boundlab.forms import Constant, Window
 from boundlab.interval import Ball, Interval, laid_out
@@ -111,7 +111,7 @@ class Rectifier:
         if not isinstance(s, Tensor) and s >= 0:
             return Interval(*ends)
         low, up = torch.minimum(*ends), torch.maximum(*ends)
-        if (isinstance(s, Tensor) and (s < 0).any()) or (not isinstance(s, Tensor) and s < 0):
+        if (isinstance(s, Tensor) and not spares(s >= 0)) or (not isinstance(s, Tensor) and s < 0):
             crosses = (x.lower < 0) & (x.upper > 0)
             low = torch.where(crosses, low.clamp(max=0), low)
         return Interval(low, up)
@@ -154,7 +154,7 @@ class Rectifier:
             chord_slope = above / (above - below).clamp(min=kind.tiny, max=kind.max)
             free_slope = chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
             bias = -chord_slope * below
-            if bool(torch.isnan(bias.detach().sum())):  # a slope of 0 from minus infinity on: the constant u
+            if not spares(~torch.isnan(bias.detach().sum())):  # a slope of 0 from minus infinity on: the constant u
                 bias = torch.where(torch.isnan(bias), above, bias)
             return Lines((free_slope,), None, (chord_slope,), bias, (x.shape,))
         unstable = (l < 0) & (u > 0)
@@ -163,7 +163,7 @@ class Rectifier:
         chord_slope = torch.where(unstable, (u / 2 - s * (l / 2)) / half, stable)
         chord_bias = torch.where(unstable, u * (l / 2 / half) * (s - 1), 0)  # u - slope * u
         free_slope = chord_slope if free is None else torch.where(unstable, free, stable)
-        if (isinstance(s, Tensor) and (s > 1).any()) or (not isinstance(s, Tensor) and s > 1):
+        if (isinstance(s, Tensor) and not spares(s <= 1)) or (not isinstance(s, Tensor) and s > 1):
             # Then f is concave: the chord lies below, the free line above.
             zero = torch.zeros_like(l)
             concave = torch.as_tensor(s > 1, device=l.device)

@@ -28,7 +28,7 @@ import string
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite
+from boundlab.batch import all_finite, seems_finite, spares
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
@@ -111,7 +111,7 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
-        mixed = numbers is not None or all_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
+        mixed = numbers is not None or seems_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
         blend = (lambda s, a, b: torch.lerp(a, b, s)) if mixed else (lambda s, a, b: torch.where(s > 0, b, a))
         planes += [_without(None if gone is None else gone.unsqueeze(-1), blend(share.unsqueeze(-1), slope, other_slope))]
         planes += [_without(gone, blend(share, bias, other_bias))]
@@ -133,7 +133,7 @@ def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plan
     a, b = _differences(x)
     # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds of h
     known = None if call.result is None else _last(call.result, dim)
-    if known is not None and bool((known.lower > torch.finfo(known.dtype).tiny).all()):
+    if known is not None and spares(known.lower > torch.finfo(known.dtype).tiny):
         log_h, log_k = -torch.log(known.upper), -torch.log(known.lower)  # (..., i)
     else:
         log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)
@@ -164,7 +164,7 @@ Plane = tuple[Tensor, Tensor]
 
 
 def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
-    finite = None if all_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
+    finite = None if seems_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
     only = (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
     middle = only((a + b) / 2)
 

@@ -32,12 +32,19 @@ class Touching:
 
     def __call__(self, u: Tensor) -> Tensor:
         """A point just below d*(u); infinity for u <= 0, where every tangent is below f, minus infinity beyond the table."""
-        table = self._table.to(u)
+        table = self._tables.get((u.dtype, u.device))
+        if table is None:
+            table = self._tables[u.dtype, u.device] = self._table.to(u)
         where = (torch.log2(u.clamp(min=SMALLEST, max=LARGEST)) - math.log2(SMALLEST)) * (STEPS / (math.log2(LARGEST) - math.log2(SMALLEST)))
         first = where.long().clamp(0, STEPS - 1)
         ratio = torch.lerp(table[first], table[first + 1], where - first)
         found = ratio * u
         return torch.where(u <= 0, torch.inf, torch.where(u > LARGEST, -torch.inf, found))
+
+    @cached_property
+    def _tables(self) -> dict[tuple[torch.dtype, torch.device], Tensor]:
+        """The table on each device that has asked for it."""
+        return {}
 
     @cached_property
     def _table(self) -> Tensor:

@@ -21,13 +21,18 @@ class Processes:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @staticmethod
-    def here() -> Processes:
-        """As torchrun says in the environment; joins the group of processes if there are several (nccl on GPUs, else gloo)."""
+    def here(device: torch.device | None = None) -> Processes:
+        """As torchrun says in the environment; joins the group of processes if there are several (nccl on GPUs, else gloo).
+
+        device: where to compute, by default a GPU if there is one; of several processes on GPUs each takes its own.
+        """
         count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        gpu = torch.cuda.is_available()
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else device
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if count > 1 or device.index is None else device
+            torch.cuda.set_device(device)  # nccl takes the current one, which would be the first for all processes
         if count > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if gpu else "gloo")
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return Processes(rank, count, device)
 
     @property

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _pytree as pytree
 
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences
@@ -175,6 +176,10 @@ class Trainer:
         write_atomically(path, text.getvalue())
 
     def state(self) -> dict[str, Any]:
+        """On the CPU: a checkpoint is of no device."""
+        return pytree.tree_map_only(Tensor, Tensor.cpu, self._state())  # type: ignore[no-any-return]
+
+    def _state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
@@ -197,7 +202,7 @@ class Trainer:
         if path is None or not path.exists():
             return False
         shapes = self.task.shapes()
-        state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)}, self.device)
+        state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)})
         changed = _differences({**self.recipe.as_dict(), **state["recipe"]}, self.recipe.as_dict(), free=("epochs", "name"))
         if changed:
             raise ArgumentError(f"{path} is of a recipe with other {changed}: give another --output, or the same recipe")

@@ -163,12 +163,13 @@ def evaluate_words(
     budget is proved for smaller ones, one that is not is not tried with larger ones except the largest, which is tried first, and
     one that an attack breaks stays broken for larger ones."""
     model.eval()
-    bodies, substitutes = Bodies(model), data.vocabulary.substitutes
+    device = model.embedding.weight.device
+    bodies, substitutes = Bodies(model), data.vocabulary.substitutes.to(device)
     right, broken = 0, dict.fromkeys(budgets, 0)
     proved = {method: dict.fromkeys(budgets, 0) for method in methods}
     order = (data.words != PADDING).sum(1).argsort()  # sentences of like lengths together
     for part in order.split(batch):
-        words, labels = trimmed(data.words[part]), data.labels[part]
+        words, labels = trimmed(data.words[part]).to(device), data.labels[part].to(device)
         correct = model(words).argmax(1) == labels
         right += int(correct.sum())
         words, labels = words[correct], labels[correct]
