@@ -23,7 +23,7 @@ from boundlab.labels import read_labels
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
-from boundlab.methods.memory import in_bytes
+from boundlab.methods.memory import KeptForGradients, in_bytes, running_out
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
@@ -348,10 +348,13 @@ class Net:
 
     # -- details ---------------------------------------------------------------------------------------------------
 
-    def _in_parts(self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Tensor | None, may: bool) -> Any:
+    def _in_parts(self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Any, may: bool) -> Any:
         """Ask for all samples at once, or for one half after the other where not even one row of coefficients fits."""
         try:
-            return ask(entries, of_samples)
+            with running_out():
+                return ask(entries, of_samples)
+        except KeptForGradients:
+            raise
         except MemoryLimit:
             parts = halves(self.graph, entries, of_samples) if may else None
             if parts is None:

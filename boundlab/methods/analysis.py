@@ -37,6 +37,8 @@ class Analysis:
     memory: int
     clean: Mapping[str, Tensor] | None = None
     calls: dict[str, Call] = field(default_factory=dict)
+    kept: int = 0
+    """How many bytes of coefficients autograd keeps for the backward pass."""
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
     finite: dict[Call, tuple[bool | None, ...]] = field(default_factory=dict)
     """Whether the constants of relaxations with free numbers are finite: that depends on intervals, not on the numbers."""

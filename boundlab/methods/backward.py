@@ -18,6 +18,7 @@ from boundlab.batch import Layout, product
 from boundlab.forms import Window, pick
 from boundlab.interval import Interval
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.memory import keep
 from boundlab.outer import Outer
 from boundlab.relaxation import Relaxation
 
@@ -144,6 +145,13 @@ def dense(rows: Ends) -> Tensor:
 
 def _step(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None) -> tuple[list[Ends], Tensor | float]:
     """F_i for one node: coefficients of its arguments, in their own layouts, and the constant per row and sample."""
+    found = _pulled(analysis, name, rows, samples, choose)
+    if choose is None:  # else a climb takes its own gradients, and lets go of what it kept
+        keep(analysis, found[0])
+    return found
+
+
+def _pulled(analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None) -> tuple[list[Ends], Tensor | float]:
     nodes = analysis.graph.nodes
     layout, names = nodes[name].layout, analysis.calls[name].names
     narrow = isinstance(rows, Window) and rows.share <= WINDOW_SHARE and all(nodes[source].layout == Layout() for source in names)

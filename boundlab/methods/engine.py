@@ -61,6 +61,8 @@ class Answer:
     question: Question
     base: Answer | None = None
     """The answer of "crown", which "alpha-crown" makes better."""
+    others: tuple[Answer, ...] = ()
+    """Answers to looser questions, which are true as well: tighter intervals make other lines, which need not suit every output better."""
     numbers: dict[str, Numbers] = field(default_factory=dict)
     """The free numbers of the relaxations that "alpha-crown" has found, by output and side."""
 
@@ -77,6 +79,8 @@ def analyse(question: Question) -> Answer:
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
     if base is not None and question.start is None and not (question.alpha.iterations or question.alpha.inner_steps):
         return base  # no step to take
+
+    refined: set[str] = set()
 
     def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
@@ -96,12 +100,30 @@ def analyse(question: Question) -> Answer:
                 found = climb_node(analysis, node.name, question.alpha, None if question.thorough else partial(analysis.undecided, node.name))
         elif question.method == "crown" or _bends_nothing(analysis, node):
             thorough = question.thorough or question.method != "crown"
+            refined.add(node.name)
             found = refine.bound_node(analysis, node.name, undecided=None if thorough else partial(analysis.undecided, node.name))
         else:
             return interval
         return interval.intersect(found.loosened(interval) if node.name in analysis.plan.before_jumps else found)
 
-    return Answer(analysis.fill(tighten), forms, question, base)
+    analysis.fill(tighten)
+    bends = question.method == "crown" and any(name not in analysis.plan.affine_only for name in refined)
+    return Answer(analysis, forms, question, base, others=tuple(analyse(other) for other in _looser(question, bends)))
+
+
+def _looser(question: Question, refined: bool) -> list[Question]:
+    """Questions whose answers must not be better than that of this one: "crown-ibp" beside a "crown" that has refined intervals, and
+    both beside larger regions."""
+    found = [replace(question, method="crown-ibp")] if refined else []
+    wider = {name: region.wider() for name, region in question.regions.items()}
+    if question.method in ("crown", "crown-ibp") and any(wider.values()):
+        for k in range(max(map(len, wider.values()))):
+            regions = {name: wider[name][k] if k < len(wider[name]) else region for name, region in question.regions.items()}
+            boxes = frozenset(name for name, region in regions.items() if region.is_box)
+            balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
+            plan = replace(question.plan, boxes=boxes, balls=balls, _behind={})
+            found.append(replace(question, regions=regions, plan=plan))
+    return found
 
 
 def _bends_nothing(analysis: Analysis, node: Node) -> bool:
@@ -134,6 +156,8 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
         else:
             interval = output_bounds(answer.base, target, sides)
             interval = interval if target in analysis.plan.affine_only else interval.intersect(_climbed(answer, target, sides))
+    for other in answer.others:
+        interval = interval.intersect(output_bounds(other, target, sides))
     return interval
 
 
@@ -221,6 +245,8 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
         known = analysis.interval(target).intersect(answer.forms.interval(node))
         best = torch.fmax(best, _forward_rows(answer.forms, node, rows))
         best = torch.fmax(best, backward.interval_rows(analysis, target, rows, known))
+    for other in answer.others:
+        best = torch.fmax(best, lower_rows(other, target, rows, side))
     return best
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from boundlab.errors import ArgumentError, MemoryLimit
+from boundlab.forms import Window
 from boundlab.methods.analysis import Analysis
 
 SPEED = 1 << 21
@@ -54,6 +59,43 @@ def free_memory(device: torch.device) -> int:
         return 4 << 30
 
 
+class KeptForGradients(MemoryLimit):
+    """What autograd keeps exceeds the budget: smaller parts would not help."""
+
+
+CURE = "Ask under torch.no_grad() if the bounds need no gradient: then coefficients are worked on in parts that fit."
+
+
+@contextmanager
+def running_out() -> Iterator[None]:
+    """Memory that ran out as a MemoryLimit that says what helps."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, MemoryLimit) or not _ran_out(error):
+            raise
+        cure = CURE if torch.is_grad_enabled() else "Give less memory=..., or a smaller batch."
+        raise KeptForGradients(f"memory ran out: {str(error).splitlines()[0]}. {cure}") from error
+
+
+def keep(analysis: Analysis, rows: Iterable[Any]) -> None:
+    """Count the coefficients that autograd keeps for the backward pass, and refuse more of them than the budget allows."""
+    tensors = [part.values if isinstance(part, Window) else part for part in rows]
+    analysis.kept += sum(t.numel() * t.dtype.itemsize for t in tensors if isinstance(t, Tensor) and t.requires_grad)
+    if analysis.kept > analysis.memory:
+        raise KeptForGradients(f"for gradients of the bounds more than {in_words(analysis.memory)}, the budget, would have to be kept. {CURE}")
+
+
+def _ran_out(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error)
+
+
+def in_words(size: float) -> str:
+    """A number of bytes with a unit."""
+    unit = next((name for name in reversed(UNITS) if size >= UNITS[name]), None)
+    return f"{size:.0f} bytes" if unit is None else f"{size / UNITS[unit]:.3g} {unit}"
+
+
 def coefficients(analysis: Analysis) -> int:
     """How many coefficients of one node may be held at once."""
     return min(SPEED, _fitting(analysis))
@@ -87,7 +129,7 @@ def rows_at_once(analysis: Analysis, target: str, count: int | None = None) -> i
     if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize:
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
-            f"{COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize / 2**20:.3g} MiB in use, and the budget is "
-            f"{analysis.memory / 2**20:.3g} MiB. Give more memory=..., or a smaller batch."
+            f"{in_words(COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize)} in use, and the budget is "
+            f"{in_words(analysis.memory)}. Give more memory=..., or a smaller batch."
         )
     return max(1, fit)

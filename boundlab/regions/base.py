@@ -55,6 +55,10 @@ class Region(ABC):
     def reach_is_exact(self) -> bool:
         return False
 
+    def wider(self) -> tuple[Region, ...]:
+        """Larger regions whose bounds this one should never fall behind, though a method chooses other lines for them."""
+        return ()
+
     def versions(self) -> Tensor | None:
         """For a set that is contained in all ways to choose, at each position (dimension 1) of each sample, one of finitely many
         values, each of which some member has there: these values, (choices, *shape). None for any other set."""

@@ -54,11 +54,12 @@ def _rounded_lines(call: Call) -> Relaxation:
     (x,) = call.inputs
     ends = _ends(call)
     kind = torch.finfo(call.arguments[1]["dtype"])
-    low_end, up_end = ends.lower.to(x.dtype), ends.upper.to(x.dtype)
-    most = torch.maximum(x.lower.abs(), x.upper.abs())
-    reach = (1 + 8 * torch.finfo(x.dtype).eps) * (most * (kind.eps / 2) + kind.smallest_normal * kind.eps)
+    wide_type = torch.promote_types(x.dtype, ends.dtype)  # either of both may have the larger numbers
+    low_end, up_end = ends.lower.to(wide_type), ends.upper.to(wide_type)
+    most = torch.maximum(x.lower.abs(), x.upper.abs()).to(wide_type)
+    reach = (1 + 8 * torch.finfo(wide_type).eps) * (most * (kind.eps / 2) + kind.smallest_normal * kind.eps)
     wide = (low_end < up_end) & torch.isfinite(low_end) & torch.isfinite(up_end)
-    middle = x.centre
+    middle = x.centre.to(wide_type)
     low, up = wide & (middle - reach > low_end), wide & (middle + reach < up_end)
     one, zero = torch.ones_like(middle), torch.zeros_like(middle)
     return Lines(
