@@ -57,6 +57,7 @@ def weight_balls(net: Net, eps: float, *, relative: bool = True, norm: float = 2
 def mean_loss_bound(
     net: Net,
     *inputs: Any,
+    labels: Any = None,
     perturb: Mapping[str, Region],
     method: str = "crown-ibp",
     slopes: str = "adaptive",
@@ -69,7 +70,7 @@ def mean_loss_bound(
     which all samples share. Backward methods bound the mean over the shared regions at once (see above), the others sample by
     sample. Its gradient is that of the bound with the tangents where they are: their own dependence on the weights is left out.
     """
-    entries, labels = net.split_labels(inputs, None)
+    entries, labels = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
     answer = net.ask(entries, kwargs, method, perturb, slopes, None, memory)
     target = net.only_output("mean_loss_bound")
@@ -115,7 +116,8 @@ def flatness(
     if not labels.numel():
         raise ArgumentError("the flatness of an empty batch is not defined")
     perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)
-    total, count = torch.zeros(()), len(labels)
+    parts: list[Tensor] = []
+    count = len(labels)
     step = count if batch is None else batch
     for first in range(0, count, max(1, step)):
         part = slice(first, first + step)
@@ -123,8 +125,8 @@ def flatness(
         bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
         at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
         clean = torch.nn.functional.cross_entropy(net(*at_centre), labels[part].long().to(bound.device))
-        total = total + (bound - clean) * (len(labels[part]) / count)
-    return total
+        parts.append((bound - clean) * (len(labels[part]) / count))
+    return torch.stack(parts).sum()
 
 
 def _some(entry: Any, part: slice) -> Any:

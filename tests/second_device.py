@@ -20,11 +20,11 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 import boundlab
 
-NAME = "second"
+NAME = "otherdevice"
 
 
 class _Module(_DummyBackendModule):
-    """What torch asks of ``torch.second``: its random numbers are the host's."""
+    """What torch asks of ``torch.otherdevice``: its random numbers are the host's."""
 
     def get_rng_state(self, device: Any = None) -> Tensor:
         return torch.get_rng_state()

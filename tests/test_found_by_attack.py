@@ -56,7 +56,7 @@ def test_the_reach_of_large_and_of_no_perturbations_is_finite() -> None:
     x = torch.full((2, 4), 1e5)
     net = bl.capture(model, x)
     for method in ("ibp", "crown"):
-        for eps in (0.0, 0.1, torch.tensor([0.1], dtype=torch.float64)):
+        for eps in (0.0, 0.1, torch.tensor(0.1, dtype=torch.float64)):
             for kind in (bl.L1, bl.L2):
                 found = net.bounds(x, perturb={"weight": kind(eps=eps)}, method=method)
                 assert torch.isfinite(found.width).all() and found.lower.dtype == torch.float32

@@ -52,7 +52,7 @@ def test_margins_and_linear_bounds_take_a_budget() -> None:
     torch.testing.assert_close(net.linear_bounds(region).lower_b, net.linear_bounds(region, memory=100_000).lower_b)
 
 
-@pytest.mark.parametrize("eps", [0.05, torch.tensor([0.05, 0.02, 0.01]), torch.full((3, 2, 8, 8), 0.03), torch.full((2, 8, 8), 0.03)])
+@pytest.mark.parametrize("eps", [0.05, torch.tensor([0.05, 0.02, 0.01]), torch.full((3, 2, 8, 8), 0.03), torch.full((1, 2, 8, 8), 0.03)])
 def test_samples_one_after_the_other_where_a_row_of_all_does_not_fit(eps: float | torch.Tensor) -> None:
     x, labels, spec = torch.rand(3, 2, 8, 8), torch.tensor([1, 2, 0]), torch.randn(3, 2, 4)
     net, region = bl.capture(convolutions(), x), bl.Linf(x, eps)
@@ -70,10 +70,35 @@ def test_samples_one_after_the_other_where_a_row_of_all_does_not_fit(eps: float 
 def test_not_even_one_row_fits() -> None:
     x = torch.rand(2, 2, 8, 8)
     net = bl.capture(convolutions(), x)
-    with pytest.raises(bl.MemoryLimit, match=r"aten\.\w+ \(module '\d'.*MiB.*smaller batch"):
+    with pytest.raises(bl.MemoryLimit, match=r"aten\.\w+ \(module '\d'.*12 KiB.*smaller batch"):
         net.bounds(bl.Linf(x, 0.05), memory="4 KiB")
     with pytest.raises(MemoryError):
         net.bounds(bl.Linf(x, 0.05), memory=1000)
+
+
+def test_what_gradients_keep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that fit are of no use if autograd keeps all of them: refused before memory runs out, with what helps."""
+    monkeypatch.setattr(memory, "HARMLESS", 0)
+    x = torch.rand(2, 2, 8, 8)
+    net, region = bl.capture(convolutions(), x), bl.Linf(x, 0.05)
+    with pytest.raises(bl.MemoryLimit, match=r"gradients .* budget is 97\.7 KiB.*torch\.no_grad\(\)"):
+        net.bounds(region, memory=100_000)
+    with torch.no_grad():
+        tight = net.bounds(region, memory=100_000)
+    torch.testing.assert_close(net.bounds(region, memory="1 GiB").lower, tight.lower)
+
+
+def test_memory_that_ran_out_is_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:131] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    x = torch.rand(2, 2, 8, 8)
+    net = bl.capture(convolutions(), x)
+    monkeypatch.setattr("boundlab.net.analyse", fail)
+    with pytest.raises(bl.MemoryLimit, match=r"torch\.no_grad\(\)"):
+        net.bounds(bl.Linf(x, 0.05))
+    with torch.no_grad(), pytest.raises(bl.MemoryLimit, match="smaller batch"):
+        net.bounds(bl.Linf(x, 0.05))
 
 
 @pytest.mark.parametrize("budget", ["2 GB", "much", 0, -5, True, "-1 GiB", 2.5])

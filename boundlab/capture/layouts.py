@@ -20,11 +20,6 @@ from boundlab.graph import Graph, Node, Ref
 from boundlab.rules.registry import aten
 from boundlab.rules.structure import Meets, Site, Unknown, find_structure, first_pointwise, reshape, samples_first
 
-
-class FixedSize(MixedSamples):
-    """The graph computes only batches of the size it was captured with."""
-
-
 CURE = "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
 
 
@@ -70,7 +65,7 @@ def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | Non
     if not any(site.layouts.get(name) is not None for name in site.tensors):
         return _of_constant(site) if not site.tensors else None
     if node.name in shapes.odd:
-        raise FixedSize(f"{node}: its shape is not a multiple of the batch size. {CURE}")
+        raise MixedSamples(f"{node}: its shape is not a multiple of the batch size. {CURE}")
     try:
         return find_structure(node)(site)
     except Unknown as doubt:

@@ -97,10 +97,12 @@ def export(
             found = _as_graph(_export_freely(model, args, kwargs), args, kwargs, batched)
             if not own_size or _serves(found[0], args, kwargs):
                 return found
-        except layouts.FixedSize as error:
+        except MixedSamples as error:  # what serves no other batch size may still serve this one
+            if all(tensor.shape[0] < 2 for tensor in _tensors(args, kwargs) if tensor.dim()):
+                raise
             try:
                 return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched=True)
-            except MixedSamples:
+            except (MixedSamples, CaptureError):
                 raise error from None
         except CaptureError as error:
             log.debug("no export with a free batch size: %s", error)
@@ -295,7 +297,10 @@ class Traced:
 
 
 def _multiple(size: Any, free: set[Any], samples: int) -> int | None:
-    """A size that is a number, or a number times a free size; None for other expressions."""
+    """A size that is a number, or a number times a free size; None for other expressions. A size that depends on values, but not on the
+    batch, is some number."""
+    if size.free_symbols and not size.free_symbols & free:
+        return SOME
     factor = size
     for symbol in size.free_symbols:
         factor = sympy.cancel(size / symbol)
@@ -355,7 +360,7 @@ def _read(program: ExportedProgram) -> tuple[Graph, Traced]:
                 if isinstance(value, (tuple, list)):
                     several[fx.name] = node
                 nodes[fx.name] = node
-    traced.assumptions.extend(_assumptions(program))
+    traced.assumptions.extend(_assumptions(program, set(traced.free.values())))
     results = tuple(Ref(spec.arg.name) if spec.arg.name in nodes else getattr(spec.arg, "value", None) for spec in outputs)
     return Graph(nodes, tuple(inputs), parameters, constants, results, batched=False), traced
 
@@ -404,15 +409,16 @@ def _cast(node: Node, nodes: dict[str, Node], traced: Traced) -> Node:
     return node
 
 
-def _assumptions(program: ExportedProgram) -> list[Any]:
-    """The relations between free sizes that tracing met and took for true."""
+def _assumptions(program: ExportedProgram, free: set[Any]) -> list[Any]:
+    """The relations between free sizes that tracing met and took for true; those with sizes that depend on values say nothing of the
+    inputs."""
     values = (fx.meta.get("val") for fx in program.graph.nodes if fx.op == "placeholder")
     sizes: list[Any] = [size for value in values if isinstance(value, Tensor) for size in value.shape if isinstance(size, torch.SymInt)]
     found = {_replaced(guard.expr, size.node.shape_env) for size in sizes for guard in size.node.shape_env.guards}
     for symbol, span in program.range_constraints.items():
         found |= {symbol >= span.lower} if span.lower > 2 else set()
         found |= {symbol <= span.upper} if isinstance(span.upper, sympy.Integer) else set()
-    return sorted((relation for relation in found if relation != sympy.true), key=str)
+    return sorted((relation for relation in found if relation != sympy.true and relation.free_symbols <= free), key=str)
 
 
 def _replaced(relation: Any, environment: Any) -> Any:
@@ -440,6 +446,14 @@ def _origin(fx: torch.fx.Node) -> Origin:
     return Origin(module, line)
 
 
+def _takes_all(node: Node) -> bool:
+    """Whether a node is a slice of everything, as ``x[:, 0]`` leaves one behind."""
+    if node.op is not aten.slice.Tensor or node.kwargs:
+        return False
+    start, end, step = (list(node.args[2:]) + [None, None, 1][len(node.args) - 2 :])[:3]
+    return start in (None, 0) and (end is None or (isinstance(end, int) and end == 2**63 - 1)) and step == 1
+
+
 def _simplify(graph: Graph) -> Graph:
     """Drop what the outputs do not need and what only copies; read a product of a node with itself as a square."""
     same: dict[str, str] = {}
@@ -451,7 +465,7 @@ def _simplify(graph: Graph) -> Graph:
     for node in graph.nodes.values():
         args = pytree.tree_map(rename, node.args)
         kwargs = pytree.tree_map(rename, dict(node.kwargs))
-        if node.op in IDENTITIES and isinstance(args[0], Ref):
+        if (node.op in IDENTITIES or _takes_all(node)) and isinstance(args[0], Ref):
             same[node.name] = args[0].name
             continue
         if node.op is aten.mul.Tensor and isinstance(args[0], Ref) and args[0] == args[1]:
@@ -472,6 +486,8 @@ def _simplify(graph: Graph) -> Graph:
     return replace(graph, nodes=kept, parameters=parameters, constants=constants)
 
 
+SOME = 999_983
+"""Stands for a size that is not known: a prime that no other size is a multiple of."""
 MANY = 1_000_003
 """Stands for a free batch size: a prime that no other size is a multiple of."""
 

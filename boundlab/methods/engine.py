@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from boundlab.batch import Layout, all_finite, common, repeats
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, DomainError
 from boundlab.forms import Window
 from boundlab.graph import Node
 from boundlab.interval import Interval
@@ -108,7 +109,16 @@ def analyse(question: Question) -> Answer:
 
     analysis.fill(tighten)
     bends = question.method == "crown" and any(name not in analysis.plan.affine_only for name in refined)
-    return Answer(analysis, forms, question, base, others=tuple(analyse(other) for other in _looser(question, bends)))
+    return Answer(analysis, forms, question, base, others=_answers(_looser(question, bends)))
+
+
+def _answers(questions: list[Question]) -> tuple[Answer, ...]:
+    """Those that there are: a larger region may leave the domain of an operator."""
+    found = []
+    for question in questions:
+        with suppress(DomainError):
+            found.append(analyse(question))
+    return tuple(found)
 
 
 def _looser(question: Question, refined: bool) -> list[Question]:

@@ -21,6 +21,8 @@ COPIES = 8
 """How many tensors of the size of the rows a backward step keeps alive."""
 BLOCK = (1 << 25) - (1 << 16)
 """The largest block, in bytes, that raises the limits of glibc's allocator."""
+HARMLESS = 1 << 26
+"""What autograd may keep, in bytes, whatever the budget is."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -82,8 +84,10 @@ def keep(analysis: Analysis, rows: Iterable[Any]) -> None:
     """Count the coefficients that autograd keeps for the backward pass, and refuse more of them than the budget allows."""
     tensors = [part.values if isinstance(part, Window) else part for part in rows]
     analysis.kept += sum(t.numel() * t.dtype.itemsize for t in tensors if isinstance(t, Tensor) and t.requires_grad)
-    if analysis.kept > analysis.memory:
-        raise KeptForGradients(f"for gradients of the bounds more than {in_words(analysis.memory)}, the budget, would have to be kept. {CURE}")
+    if analysis.kept > max(analysis.memory, HARMLESS):
+        raise KeptForGradients(
+            f"for gradients of the bounds {in_words(analysis.kept)} and more would have to be kept; the budget is {in_words(analysis.memory)}. {CURE}"
+        )
 
 
 def _ran_out(error: RuntimeError) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,8 +34,9 @@ BLOCK = 2.0**64
 
 def _precise(y: float, x: Tensor) -> tuple[float, float]:
     """The largest number of the type that x is divided in, and y as a number of that type."""
-    kind = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return torch.finfo(kind).max, float(torch.tensor(y, dtype=torch.float64).to(kind))
+    kind = np.float64 if x.dtype == torch.float64 else np.float32
+    with np.errstate(over="ignore"):
+        return float(np.finfo(kind).max), float(kind(y))
 
 
 @composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)

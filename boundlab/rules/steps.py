@@ -70,43 +70,42 @@ register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines,
 # -- remainders ------------------------------------------------------------------------------------------------------------
 
 
-def _remainder_interval(call: Call) -> Interval:
-    """Of one period, the remainders of the ends; else all from 0 to y. Both ends lie in one period iff they are less than |y|
-    apart and their remainders, which floating-point numbers give exactly but for one rounding at y, are in order."""
+def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
+    """The interval of the remainder; where x and y stay in one period, x - k y, so that it is linear; k; and how far rounding may
+    move it. Elsewhere it lies between 0 and y, both of which rounding may reach."""
     (x, y), kwargs = call.arguments
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
-        return Interval(y.lower.clamp(max=0).expand(_broadcast(x, y)), y.upper.clamp(min=0).expand(_broadcast(x, y)))
-    y = torch.as_tensor(y, dtype=x.dtype, device=x.device)
-    ends = call.node.call((x.lower, y), kwargs), call.node.call((x.upper, y), kwargs)
-    one = _one_period(x, y, ends)
-    return Interval(torch.where(one, ends[0], y.clamp(max=0)), torch.where(one, ends[1], y.clamp(min=0)))
-
-
-def _broadcast(x: Any, y: Interval) -> torch.Size:
-    return torch.broadcast_shapes(lower_of(x).shape, y.shape) if isinstance(x, (Tensor, Interval)) else y.shape
-
-
-def _one_period(x: Interval, y: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
-    apart = (x.upper - x.lower) * (1 + 4 * torch.finfo(x.dtype).eps)
-    return (apart < y.abs()) & (ends[0] <= ends[1])
+    like = x.lower if isinstance(x, Interval) else y.lower
+    ends = [[torch.as_tensor(end, dtype=like.dtype, device=like.device) for end in (lower_of(v), upper_of(v))] for v in (x, y)]
+    corners = [(a, b) for a in ends[0] for b in ends[1]]
+    values = torch.stack([torch.remainder(a, b) for a, b in corners])
+    turns = torch.stack([torch.div(a, b, rounding_mode="floor") for a, b in corners])
+    k = turns[0]
+    size = torch.maximum(ends[0][0].abs(), ends[0][1].abs()) + torch.maximum(ends[1][0].abs(), ends[1][1].abs())
+    room = (8 * torch.finfo(like.dtype).eps * size).expand(k.shape)
+    # In one period the remainders of the corners differ as the arguments do; one period further on they would fall.
+    linear = torch.stack([a - k * b for a, b in corners])
+    one = (turns == k).all(0) & ((values - linear).abs() <= room).all(0) & torch.isfinite(k)
+    low, up = torch.minimum(ends[1][0], torch.zeros_like(like)), torch.maximum(ends[1][1], torch.zeros_like(like))
+    point = (ends[0][0] == ends[0][1]) & (ends[1][0] == ends[1][1])
+    inside = one | point
+    return Interval(torch.where(inside, values.amin(0), low), torch.where(inside, values.amax(0), up)), one & ~point, k, room
 
 
 def _remainder_lines(call: Call) -> Relaxation:
-    """x itself, moved by the multiple of y that is subtracted: from the lower end rem(l) + (x - l), where that is one period."""
     (x, y), _ = call.arguments
-    known = _remainder_interval(call)
-    if isinstance(y, Interval):
-        return constant_lines(known, call.inputs)
-    wide = x.upper.expand(known.shape) - x.lower.expand(known.shape)
-    apart = (known.upper - known.lower - wide).abs()
-    size = torch.maximum(x.lower.abs(), x.upper.abs()) + known.upper.abs()
-    room = 8 * torch.finfo(x.dtype).eps * size
-    moves = (apart <= room) & (room < wide)
-    slope = moves.to(x.dtype)
-    low = torch.where(moves, known.lower - x.lower - room, known.lower)
-    up = torch.where(moves, known.lower - x.lower + room, known.upper)
-    return Lines((slope,), low, (slope,), up, (x.shape,))
+    known, one, k, room = _remainder(call)
+    low, up = torch.where(one, -room, known.lower), torch.where(one, room, known.upper)
+    slopes, shapes = [], []
+    for value, slope in ((x, torch.ones_like(k)), (y, -k)):
+        slope = torch.where(one, slope, 0)
+        if isinstance(value, Interval):
+            slopes.append(slope)
+            shapes.append(value.shape)
+        else:
+            low, up = low + slope * value, up + slope * value
+    return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
 
-register(aten.remainder, rule=Relaxed(_remainder_interval, _remainder_lines, kind="elementwise", has_jumps=True))
+register(aten.remainder, rule=Relaxed(lambda call: _remainder(call)[0], _remainder_lines, kind="elementwise", has_jumps=True))

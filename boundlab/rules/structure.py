@@ -245,14 +245,19 @@ def _repeat(site: Site) -> Layout | None:
     return None if layout is None else replace(layout, outer=site.out[layout.dim] // (layout.inner * site.samples))
 
 
-@structure(aten.repeat_interleave.self_int)
+@structure(aten.repeat_interleave.self_int, aten.repeat_interleave.self_Tensor)
 def _repeat_interleave(site: Site) -> Layout | None:
-    layout = site.layout(site["self"])
+    x, repeats = site["self"], site["repeats"]
+    site.plain(repeats)
+    layout = site.layout(x)
     if layout is None or site["dim"] is None:
-        site.plain(site["self"])
+        site.plain(x)
         return None
-    here = site.dims(site["self"], site["dim"]) == (layout.dim,)
-    return replace(layout, inner=layout.inner * site["repeats"]) if here else layout
+    if site.dims(x, site["dim"]) != (layout.dim,):
+        return layout
+    if not isinstance(repeats, int):
+        raise Meets("it repeats samples as often as an index says")
+    return replace(layout, inner=layout.inner * repeats)
 
 
 # -- along some dimensions ----------------------------------------------------------------------------------------------
@@ -290,7 +295,9 @@ structure(
     aten._softmax, aten.softmax, aten._log_softmax, aten.log_softmax, aten.cumsum, aten.cumprod, aten.cummax, aten.cummin, aten.logcumsumexp,
     aten.sort, aten.argsort, aten.topk, aten.diff, aten.split_with_sizes, aten.chunk, aten.tensor_split, aten.index_fill,
 )(along("dim"))  # fmt: skip
-structure(aten.flip)(along("dims"))
+structure(aten.flip, aten.rot90)(along("dims"))
+structure(aten.fliplr)(lambda site: _beside(site, site["self"], (1,)))
+structure(aten.flipud)(lambda site: _beside(site, site["self"], (0,)))
 structure(aten.roll)(along("dims", whole=([], ())))
 structure(aten.unfold)(along("dimension"))
 structure(aten.select, aten.unbind)(along("dim", kept=False))
@@ -305,7 +312,7 @@ structure(aten.count_nonzero.dim_IntList)(along("dim", kept=False))
 @structure(
     aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default, aten.min.default, aten.prod.default, aten.trace,
     aten.diag, aten.median.default, aten.count_nonzero.default, aten.take, aten.masked_select, aten.nonzero, aten.repeat_interleave,
-    aten.fliplr, aten.flipud, aten.rot90, moments,
+    moments,
 )  # fmt: skip
 def whole(site: Site) -> Layout | None:
     """Reads everything at once."""
@@ -573,28 +580,46 @@ def _indexed(site: Site, x: Any, indices: Any) -> tuple[list[Layout | None], Cal
 def _index(site: Site) -> Layout | None:
     x, indices = site["self"], site["indices"]
     if any(index is not None and index.name in site.masks for index in indices):
-        return whole(site)
+        return _masked(site, x, indices)
     return site.agreed(_indexed(site, x, indices)[0])
+
+
+def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
+    """Of ``x[:, mask]`` with one mask that has no samples: the dimensions that it covers become one."""
+    chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    (first, mask), *others = chosen
+    site.plain(mask)
+    if others:
+        return whole(site)
+    covered = range(first, first + len(site.shape(mask)))
+    layout = site.layout(x)
+    if layout is None:
+        return None
+    if layout.dim in covered:
+        raise Meets("it picks samples by a mask")
+    return replace(layout, dim=layout.dim if layout.dim < first else layout.dim - len(covered) + 1)
 
 
 @structure(aten.index_put)
 def _index_put(site: Site) -> Layout | None:
-    """``x[mask] = number`` is pointwise; with whole numbers the samples must lie in a dimension without an index."""
+    """``x[mask] = number`` is pointwise; else the samples must lie in a dimension of x without an index, and what is written carries
+    them in the same place as ``x[indices]``."""
     x, indices, values = site["self"], site["indices"], site["values"]
-    if any(index is not None and index.name in site.masks for index in indices):
-        if len(indices) != 1 or math.prod(site.shape(values)) != 1:
-            return whole(site)
+    chosen = [index for index in indices if index is not None]
+    masks = [index for index in chosen if index.name in site.masks]
+    if masks and len(indices) == 1 and math.prod(site.shape(values)) == 1:
         site.plain(values)
-        return site.agreed([site.layout(x), site.layout(indices[0])])
-    site.plain(*[index for index in indices if index is not None])
-    found, place = _indexed(site, x, indices)
-    written, layout = site.layout(values), site.layout(x)
-    if layout is None or found == []:
+        return site.agreed([site.layout(x), site.layout(masks[0])])
+    site.plain(*chosen)
+    layout, written = site.layout(x), site.layout(values)
+    if layout is None:
         site.plain(values)
         return None
-    dims = len(site.shape(x)) - sum(index is not None for index in indices)
-    dims += max(len(site.shape(index)) for index in indices if index is not None)
-    if written is not None and written.dim + dims - len(site.shape(values)) != place(layout.dim):
+    if masks:
+        found, dims = _masked(site, x, indices), len(site.shape(x)) - len(site.shape(masks[0])) + 1
+    else:
+        (found, *_), dims = _indexed(site, x, indices)[0][::-1], len(site.shape(x)) - len(chosen) + max(len(site.shape(i)) for i in chosen)
+    if written is not None and (found is None or replace(written, dim=written.dim + dims - len(site.shape(values))) != found):
         raise Meets("what it writes carries the samples elsewhere")
     return layout
 

@@ -74,7 +74,7 @@ def upper_bound(answer: Answer, target: str, labels: Tensor, fused: bool, beta: 
         shift = z.upper.detach().amax(1)  # at least 0, which is z_y
         total = _fused(answer, target, labels, z, shift)
         if beta < 1:
-            total = torch.lerp(torch.exp(z.upper - shift[:, None]).sum(1), total, beta)
+            total = (1 - beta) * torch.exp(z.upper - shift[:, None]).sum(1) + beta * total
         return shift + torch.log(total), certain
     margins = spec_bounds(answer, target, margin_spec(labels, z.shape[1]), "lower").lower
     exponents = torch.cat([-margins, torch.zeros_like(margins[:, :1] if margins.shape[1] else z.upper)], 1)

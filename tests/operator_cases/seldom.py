@@ -32,7 +32,6 @@ def fill() -> None:
         "div.Scalar_mode": lambda x: aten.div.Scalar_mode(x, 2.5, rounding_mode="trunc"),
         "divide.Scalar_mode": lambda x: aten.divide.Scalar_mode(x, 2.5, rounding_mode="trunc"),
         "nll_loss by its own name": (lambda x, y: aten.nll_loss(x, y.expand(x.shape[0]), None, 0, -100), torch.tensor([2])),
-        "masked_select": (lambda x, m: torch.masked_select(x, m.expand(x.shape[0], 6)).reshape(x.shape[0], -1), torch.ones(1, 6, dtype=torch.bool)),
     })  # fmt: skip
     add((2, 7), {
         "_pad_circular": lambda x: aten._pad_circular(x, [2, 1]),
