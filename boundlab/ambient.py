@@ -1,4 +1,4 @@
-"""What is set around a call and must not change its answer: autocast and inference mode."""
+"""What is set around a call and must not change its answer: autocast, inference mode, the default device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ AUTOCAST = ("cpu", "cuda")
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed(of_model: bool = False) -> Iterator[None]:
     """Compute in the precision of the tensors, whatever autocast says, and with tensors that gradients may pass through, whatever
-    inference mode says; results then carry no gradient, as the caller expects."""
+    inference mode says; results then carry no gradient, as the caller expects. of_model: run the user's code, which may rely on
+    the default device; ours does not."""
     with ExitStack() as stack:
         for kind in AUTOCAST:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
+        if not of_model and torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())

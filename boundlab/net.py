@@ -43,7 +43,8 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
 
     model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs: example inputs. The
     batch size (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the module at
-    every question, so training needs no new capture; train or eval mode is fixed here. The module is not changed.
+    every question, so training needs no new capture; train or eval mode is fixed here, and a module that computes something else
+    later is refused. The module is not changed. The graph must give what the model gives for the example.
     batched: False if dimension 0 of the inputs does not count samples; None finds out.
     """
     if isinstance(model, ExportedProgram):
@@ -78,7 +79,7 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
 def _captured(
     source: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None, own_size: bool = False
 ) -> Net:
-    with undisturbed():
+    with undisturbed(of_model=True):
         graph, inputs, outputs = export(source, args, kwargs, batched, own_size)
     device = next((leaf.device for leaf in pytree.tree_leaves((args, kwargs)) if _has_dimensions(leaf)), None)
     return Net(source, graph, inputs, outputs, device)
@@ -229,7 +230,7 @@ class Net:
         "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how "alpha-crown" optimises slopes.
         memory: a budget in bytes, or as "2 GiB", for coefficients; they are worked on in parts that fit, which changes
         bounds by no more than rounding (of slopes that ``Alpha(share=True)`` shares, each part has its own). By default half
-        of what is free.
+        of what is free. What autograd keeps for gradients counts too: MemoryLimit where it is more, unless under torch.no_grad().
         intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.

@@ -179,7 +179,8 @@ def _loss(fused: bool) -> Question:
 def _gradient(net: bl.Net, s: Subject) -> Any:
     loss = bl.robust_cross_entropy(net, s.region, s.labels).mean()
     weights = list(net.parameters().values())
-    return torch.autograd.grad(loss, weights) if loss.requires_grad else loss
+    with torch.autocast("cpu", enabled=False):  # a backward pass is torch's own, and belongs outside of autocast
+        return torch.autograd.grad(loss, weights) if loss.requires_grad else loss
 
 
 QUESTIONS: dict[str, Question] = {f"bounds, {method}": _bounds(method) for method in METHODS}
