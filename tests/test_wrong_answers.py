@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,7 @@ METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-cr
 def perceptron(*sizes: int) -> nn.Sequential:
     torch.manual_seed(0)
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in itertools.pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -105,7 +106,7 @@ def test_an_operator_that_nothing_is_known_of() -> None:
     turn, twice = torch.ops.wrong_answers.turn, torch.ops.wrong_answers.twice
     x = torch.rand(4, 3)
     net = bl.capture(lambda x, k: x * twice(k), x, torch.rand(4, 3))
-    with pytest.raises(bl.MixedSamples, match="nothing is known about how wrong_answers.twice treats"):
+    with pytest.raises(bl.MixedSamples, match=r"nothing is known about how wrong_answers\.twice treats"):
         net.bounds(bl.Linf(x, 0.1), torch.rand(4, 3))
     bl.affine(turn)
     bl.affine(twice)
