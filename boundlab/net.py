@@ -109,7 +109,7 @@ class Net:
         self._others: list[Net] = []
         """Captured for batch sizes that this graph does not serve."""
         self._checked: set[tuple[tuple[str, int], ...]] = set()
-        """Batch sizes that it does serve, though tracing made an assumption that they break."""
+        """Batch sizes that are known to be served by this graph."""
         self._snapshot = Snapshot.of(source) if isinstance(source, nn.Module) else None
         self._warned = False
         self._same_in: list[Mapping[str, bool]] = []
@@ -149,10 +149,11 @@ class Net:
         self._check_module(examples)
         leaves = dict(zip(self.graph.inputs, pytree.tree_leaves(examples, is_leaf=lambda leaf: leaf is None), strict=True))
         batch = {name: leaves[name].shape[0] for name in self.graph.sizes.symbols if isinstance(leaves[name], Tensor) and leaves[name].dim()}
-        if self.graph.sizes.broken(batch) is None:
-            return self
-        size = tuple(sorted(batch.items()))
+        size = tuple(batch.items())
         if size in self._checked:
+            return self
+        if self.graph.sizes.broken(batch) is None:
+            self._checked.add(size)
             return self
         for other in self._others:
             if other._serves(leaves):
@@ -186,7 +187,7 @@ class Net:
 
     def _check_module(self, examples: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
         """Refuse a module that has changed since it was captured, or whose graph is another one in the mode it is in now."""
-        if self._snapshot is None or not isinstance(self.source, nn.Module):
+        if self._snapshot is None or not isinstance(self.source, nn.Module) or self._snapshot.holds(self.source):
             return
         now = Snapshot.of(self.source)
         self._snapshot.check(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,18 @@ class Snapshot:
             {path: part.training for path, part in parts.items()},
             {path: (tensor.shape, tensor.dtype) for path, tensor in tensors.items()},
         )
+
+    def holds(self, module: nn.Module) -> bool:
+        """Whether nothing has changed; the question that every call asks, so it takes no snapshot."""
+        count, parts = 0, cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
+        for path, part in parts:
+            count += 1
+            if part is not self.parts.get(path) or part.training != self.modes[path] or _settings(part) != self.settings[path]:
+                return False
+            for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+                if tensor is not None and self.shapes.get(f"{path}.{name}" if path else name, (tensor.shape,))[0] != tensor.shape:
+                    return False
+        return count == len(self.parts)
 
     def check(self, now: Snapshot) -> None:
         """Refuse a module of which something else than the mode has changed."""

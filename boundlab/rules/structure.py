@@ -362,12 +362,26 @@ def _cat(site: Site) -> Layout | None:
     """Side by side; along the samples, blocks of all samples behind each other."""
     parts = [part for part in site["tensors"] if site.shape(part) != (0,)]
     (dim,) = site.dims(parts[0], site["dim"])
+    return _joined(site, parts, dim)
+
+
+def _joined(site: Site, parts: list[Any], dim: int) -> Layout | None:
     layouts = [site.layout(part) for part in parts]
     if not any(layout is not None and layout.dim == dim for layout in layouts):
         return site.agreed(layouts)
     if any(layout is None or layout.dim != dim or layout.inner != layouts[0].inner for layout in layouts):  # type: ignore[union-attr]
         raise Meets("it puts something else beside the samples")
     return Layout(dim, sum(layout.outer for layout in layouts if layout is not None), layouts[0].inner)  # type: ignore[union-attr]
+
+
+@structure(aten.vstack, aten.hstack)
+def _side_by_side(site: Site) -> Layout | None:
+    """vstack along dimension 0, hstack along dimension 1, or 0 of single rows; of tensors of at least two dimensions here."""
+    parts = site["tensors"]
+    dim = 0 if site.node.op is aten.vstack.default or len(site.shape(parts[0])) == 1 else 1
+    if any(len(site.shape(part)) < 2 for part in parts) and site.node.op is aten.vstack.default:
+        return whole(site)
+    return _joined(site, parts, dim)
 
 
 @structure(aten.stack)

@@ -202,6 +202,10 @@ def _judge(result: Result, net: bl.Net, low: Tensor, up: Tensor, points: Tensor,
     eps, least = torch.finfo(low.dtype).eps, torch.finfo(low.dtype).smallest_normal
     size = truth.abs() if result.method == "ibp" else torch.maximum(truth.abs(), torch.maximum(low.abs(), up.abs()))
     room = 4 * eps * torch.where(torch.isfinite(size), size, 0).double() + 4 * eps * least
+    if result.chain.work and result.chain.types:  # arithmetic in half precision rounds there, in the model as in its bounds
+        last = result.chain.types[-1]
+        coarse = torch.finfo(last).eps if last.is_floating_point else 0.0
+        room = room + 2 * coarse * torch.where(torch.isfinite(size), torch.maximum(size, truth.abs()), 0).double()
     value = truth.double()
     apart = torch.maximum((lower.double() - value).nan_to_num(INF, INF, -INF), (value - upper.double()).nan_to_num(INF, INF, -INF))
     same = (value == lower) | (value == upper)  # infinite ones among them

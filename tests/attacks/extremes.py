@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import boundlab as bl
+from boundlab.rules import casts
 from boundlab.rules.registry import RULES
 
 METHODS = ("ibp", "crown", "forward", "alpha-crown")
@@ -48,6 +49,8 @@ class Entry:
     width: int = 1
     poles: bool = False
     scatters: bool = False
+    steep: bool = False
+    """Its slope is no number of the type, so that there are no lines, only bounds."""
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor], **domain: float) -> Entry:
@@ -101,7 +104,7 @@ TABLE |= {f"pow, {p}, positive": Entry(lambda x, p=p: x**p, TINY) for p in (0.5,
 TABLE |= {f"pow, {p}, negative": Entry(lambda x, p=p: x**p, high=-TINY) for p in (-1, -2, -3)}
 TABLE |= {f"{a} ** x": Entry(lambda x, a=a: a**x) for a in (2.0, 0.3, 1e-30, 1.0)}
 DIVISORS = (1e-39, 1e-30, 1e-7, 0.1, 3.0, 7.0, 1e7, 1e30, 1e38)
-TABLE |= {f"x / {c}": Entry(lambda x, c=c: x / c) for c in DIVISORS}
+TABLE |= {f"x / {c}": Entry(lambda x, c=c: x / c, steep=c < 1e-38) for c in DIVISORS}
 TABLE |= {f"x / tensor {c}": Entry(lambda x, c=c: x / torch.full_like(x, c)) for c in DIVISORS}
 TABLE |= {f"{c} / x": Entry(lambda x, c=c: c / x, TINY) for c in (1e-38, 1.0, 7.0, 1e38)}
 TABLE |= {f"x * {c}": Entry(lambda x, c=c: x * c) for c in (1e-39, 0.1, 1e30)}
@@ -135,7 +138,7 @@ def covered() -> dict[str, bool]:
     names = [
         str(op).removeprefix("aten.") if not hasattr(op, "__name__") or "aten" in str(op) else op.__name__
         for op, rule in RULES.items()
-        if rule.kind == "elementwise"
+        if rule.kind == "elementwise" and op not in (casts.rounded, casts.rounded_in_place, casts.cut_off)  # attacked by themselves
     ]
     return {name: any(key == COVERS.get(name, name) or key.startswith(COVERS.get(name, name) + ",") for key in TABLE) for name in names}
 
@@ -360,7 +363,8 @@ def attack(name: str, dtype: torch.dtype, count: int, seed: int = 0, infinite: b
             ask = lambda l, u, method=method, alpha=alpha: tuple(net.bounds(bl.Box(l, u), method=method, alpha=alpha))
             tallies.append(_judge(Tally(label, dtype, method, count), ask, low, up, points, truth, slope, noise, defined))
         if not infinite:
-            tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth, noise))
+            if not entry.steep:
+                tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth, noise))
     return tallies
 
 

@@ -135,6 +135,7 @@ def _same(ask: Callable[[], Tensor], plain: Tensor) -> str:
         return f"{type(error).__name__}: {str(error)[:150]}"
     if got.shape != plain.shape or got.dtype != plain.dtype:
         return f"{got.dtype} of shape {tuple(got.shape)} instead of {plain.dtype} of shape {tuple(plain.shape)}"
+    got, plain = got.detach(), plain.detach()
     apart = float((got - plain).abs().max())
     return f"differs by {apart:.3g} from what int64 gives" if not apart <= 1e-6 * (1 + float(plain.abs().max())) else ""
 
