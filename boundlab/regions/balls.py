@@ -74,7 +74,7 @@ class _Ball(Region):
     @property
     def _is_plain(self) -> bool:
         """Whether one radius serves for all elements and samples, and nothing is cut off."""
-        return self.lower is None and self.upper is None and torch.as_tensor(self.eps).numel() == 1
+        return self.lower is None and self.upper is None and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
 
     def reach(self) -> Reach | None:
         """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper bound: ||a||_8 >= ||a||_inf."""
@@ -289,7 +289,7 @@ class L0(Region):
     upper: Number = 1.0
 
     def __post_init__(self) -> None:
-        k = torch.as_tensor(self.k)
+        k = torch.as_tensor(self.k, device="cpu" if self.x is None else self.x.device)
         if k.is_floating_point() or (k < 0).any():
             raise ArgumentError(f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}")
         if self.x is not None:

@@ -44,7 +44,7 @@ class Words(Region):
             raise ArgumentError(f"words are {self.x.dtype}, their substitutes {self.substitutes.dtype}: they must be of one type")
         if self.allowed is not None and (self.allowed.dtype != torch.bool or self.allowed.shape != self.substitutes.shape[:3]):
             raise ArgumentError(f"allowed must be bool {tuple(self.substitutes.shape[:3])}, not {self.allowed.dtype} {tuple(self.allowed.shape)}")
-        budget = torch.as_tensor(0 if self.budget is None else self.budget)
+        budget = torch.as_tensor(0 if self.budget is None else self.budget, device=self.x.device)
         if budget.is_floating_point() or (budget < 0).any() or budget.dim() > 1 or budget.numel() not in (1, shape[0]):
             raise ArgumentError(f"budget counts replaced words: a whole number >= 0, one for each of {shape[0]} samples, or None, not {self.budget}")
         if not 0 <= self.eps <= 1:

@@ -109,8 +109,10 @@ def lowered(line: Line, x: Interval) -> Line:
     """A lower line, so much lower as its value may be lost to rounding: at large arguments, or with a steep slope, slope times x and
     the intercept almost cancel, and each of them is rounded when it is made and when it is used."""
     slope, intercept = line
-    most = torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
-    return slope, intercept - (ROOM * torch.finfo(x.dtype).eps) * (slope.detach().abs() * most)
+    kind = torch.finfo(x.dtype)
+    least = kind.smallest_normal * kind.eps  # what rounding may lose of a slope, or of an argument, that is smaller than normal numbers
+    steep, most = slope.detach().abs(), torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
+    return slope, intercept - ROOM * (steep * (kind.eps * most + least) + least * most)
 
 
 def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
@@ -253,7 +255,7 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
         return start, at_point
     slope, intercept = lower_line(f, curve, x)
     least = interval(f, curve, x).lower
-    return torch.ones_like(l), lambda alpha: (alpha * slope, alpha * intercept + (1 - alpha) * least)
+    return torch.ones_like(l), lambda alpha: lowered((alpha * slope, alpha * intercept + (1 - alpha) * least), x)
 
 
 def _inside(point: float, x: Interval) -> Tensor:

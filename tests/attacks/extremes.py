@@ -362,9 +362,8 @@ def attack(name: str, dtype: torch.dtype, count: int, seed: int = 0, infinite: b
             alpha = bl.Alpha(iterations=2) if method == "alpha-crown" else None
             ask = lambda l, u, method=method, alpha=alpha: tuple(net.bounds(bl.Box(l, u), method=method, alpha=alpha))
             tallies.append(_judge(Tally(label, dtype, method, count), ask, low, up, points, truth, slope, noise, defined))
-        if not infinite:
-            if not entry.steep:
-                tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth, noise))
+        if not infinite and not entry.steep:
+            tallies.append(_judge_lines(Tally(label, dtype, "lines, pointwise", count), net, low, up, points, truth, noise))
     return tallies
 
 

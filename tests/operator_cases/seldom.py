@@ -23,7 +23,6 @@ def fill() -> None:
                                                  + torch.less(x, 0.2).to(x.dtype) * 4 + torch.less_equal(x, -0.1).to(x.dtype) * 8),
         "fix": torch.fix,
         "rounded to a shorter type": lambda x: x.to(torch.bfloat16).to(x.dtype) * 2,
-        "rounded to half, as it is": lambda x: (3 * x).to(torch.float16).float(),
         "cut off": lambda x: (7 * x).to(torch.int32).to(x.dtype) * 2,
         "log_sigmoid_forward": lambda x: aten.log_sigmoid_forward(x)[0],
         "flipud, vstack, t": lambda x: torch.vstack([torch.flipud(x.t()), -x.t()]).t(),
