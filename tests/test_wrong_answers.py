@@ -82,6 +82,8 @@ MIXES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "three samples further": (lambda x: x + x.roll(3, 0), (torch.rand(6, 3),)),
     "one pair of a fixed batch": (FixedPair(), (torch.rand(6, 3),)),
     "through an index": (lambda x, i: x[i], (torch.rand(4, 3), torch.arange(4))),
+    "the first sample for all": (lambda x: x[torch.zeros_like(torch.arange(x.shape[0]))], (torch.rand(4, 3),)),
+    "the next sample": (lambda x: x[(torch.arange(x.shape[0]) + 1) % x.shape[0]], (torch.rand(4, 3),)),
     "into features": (lambda x: x.reshape(2, -1), (torch.rand(4, 3),)),
 }
 
@@ -94,6 +96,19 @@ def test_samples_that_meet_where_no_probe_sees_it(name: str) -> None:
     except bl.MixedSamples:
         return
     assert not net.graph.batched
+
+
+def test_samples_that_stay_apart_in_unusual_ways() -> None:
+    """What structure must see, lest it refuses ordinary models."""
+    choose = lambda x, i: x[torch.arange(x.shape[0]), i]
+    twins = lambda x: torch.cat([x, 2 * x], 0).chunk(2, 0)[1]
+    heads = lambda x: x.unsqueeze(1).expand(-1, 2, -1).reshape(-1, x.shape[1]).reshape(x.shape[0], 2, -1).sum(1)
+    for model, rest in ((choose, (torch.tensor([0, 2, 1, 1]),)), (twins, ()), (heads, ())):
+        x = torch.rand(4, 3)
+        net = bl.capture(model, x, *rest)
+        assert net.graph.batched and repr(net).endswith("free batch size)")
+        found = net.bounds(bl.Linf(x, 0.1), *rest)
+        assert (found.lower <= model(x, *rest)).all() and (model(x, *rest) <= found.upper).all()
 
 
 def test_an_operator_that_nothing_is_known_of() -> None:

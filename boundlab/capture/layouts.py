@@ -18,7 +18,7 @@ from boundlab.batch import Layout
 from boundlab.errors import MixedSamples
 from boundlab.graph import Graph, Node, Ref
 from boundlab.rules.registry import aten
-from boundlab.rules.structure import Meets, Site, Unknown, find_structure, first_pointwise, reshape, samples_first
+from boundlab.rules.structure import Meets, Site, Unknown, find_structure, reshape, samples_first
 
 CURE = "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
 
@@ -83,6 +83,8 @@ def _of_constant(site: Site) -> Layout | None:
     return Layout(found[0]) if len(found) == 1 and any(name in site.numbers for name in site.node.inputs) else None
 
 
+KEEPING = (aten._to_copy.default, aten.expand.default)
+"""Operators that keep the values of a tensor of whole numbers; casts that do not have another name."""
 COUNTING = (aten.arange.default, aten.arange.start, aten.arange.start_step)
 
 
@@ -99,8 +101,7 @@ def _own_places(site: Site) -> Layout | None:
     like = replace(site, layouts={source.name: site.own[source.name]})
     try:
         kind = find_structure(node)
-        same = kind in (reshape, first_pointwise) or node.op in (aten._to_copy.default, aten.unsqueeze.default)
-        return kind(like) if same else None
+        return kind(like) if kind is reshape or node.op in KEEPING else None
     except (Meets, Unknown):
         return None
 

@@ -130,7 +130,8 @@ def find_structure(node: Node) -> Structure:
         return found
     if isinstance(op, torch._ops.OpOverload) and torch.Tag.pointwise in op.tags:
         return pointwise
-    if op in RULES or packet in RULES:
+    own = not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten"
+    if own and (op in RULES or packet in RULES):
         return samples_first
     raise Unknown(f"nothing is known about how {op_name(op)} treats the samples of a batch")
 
@@ -293,7 +294,7 @@ def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> S
 
 structure(
     aten._softmax, aten.softmax, aten._log_softmax, aten.log_softmax, aten.cumsum, aten.cumprod, aten.cummax, aten.cummin, aten.logcumsumexp,
-    aten.sort, aten.argsort, aten.topk, aten.diff, aten.split_with_sizes, aten.chunk, aten.tensor_split, aten.index_fill,
+    aten.sort, aten.argsort, aten.topk, aten.diff, aten.split.sizes, aten.split_with_sizes, aten.chunk, aten.tensor_split, aten.index_fill,
 )(along("dim"))  # fmt: skip
 structure(aten.flip, aten.rot90)(along("dims"))
 structure(aten.fliplr)(lambda site: _beside(site, site["self"], (1,)))
@@ -397,6 +398,19 @@ def _diagonal(site: Site) -> Layout | None:
     return _beside(site, x, site.dims(x, (site["dim1"], site["dim2"])), kept=False)
 
 
+@structure(aten.diagonal_scatter)
+def _diagonal_scatter(site: Site) -> Layout | None:
+    x, source = site["self"], site["src"]
+    acts = set(site.dims(x, (site["dim1"], site["dim2"])))
+    layout, written = _beside(site, x, acts), site.layout(source)
+    if written is None or layout is None:
+        site.plain(source)
+        return layout
+    if written != replace(layout, dim=layout.dim - sum(other < layout.dim for other in acts)):
+        raise Meets("what it writes carries the samples elsewhere")
+    return layout
+
+
 def trailing(count: int) -> Structure:
     """Acts along so many of the last dimensions, and reads nothing else with samples."""
 
@@ -410,7 +424,6 @@ def trailing(count: int) -> Structure:
 
 
 structure(aten.tril, aten.triu)(trailing(2))
-structure(aten.diag_embed)(trailing(1))
 structure(aten.avg_pool1d, aten.adaptive_avg_pool1d, aten.max_pool1d, aten.reflection_pad1d, aten.replication_pad1d)(trailing(1))
 structure(
     aten.avg_pool2d, aten.adaptive_avg_pool2d, aten._adaptive_avg_pool2d, aten.max_pool2d, aten.reflection_pad2d, aten.replication_pad2d,
@@ -422,6 +435,12 @@ structure(aten.upsample_nearest1d, aten._upsample_nearest_exact1d, aten.upsample
 structure(aten.upsample_nearest2d, aten._upsample_nearest_exact2d, aten.upsample_bilinear2d, aten.upsample_bicubic2d)(trailing(2))
 structure(aten.upsample_nearest3d, aten._upsample_nearest_exact3d, aten.upsample_trilinear3d)(trailing(3))
 structure(aten.pixel_shuffle, aten.pixel_unshuffle)(trailing(3))
+
+
+@structure(aten.diag_embed)
+def _diag_embed(site: Site) -> Layout | None:
+    """Into the last two dimensions, of other places nothing is said."""
+    return trailing(1)(site) if (site["dim1"], site["dim2"]) == (-2, -1) else whole(site)
 
 
 @structure(aten.im2col, aten.col2im)
