@@ -21,7 +21,11 @@ def compare(model: Callable[..., Any], graph: Callable[..., Any], args: tuple[An
     """Refuse a graph that gives something else than the model for the example; the model's buffers stay as they are."""
     modules = [model] if isinstance(model, nn.Module) else []
     with _restored(modules):
-        expected = model(*args, **kwargs)
+        try:
+            expected = model(*args, **kwargs)
+        except Exception as error:  # whatever the model raises
+            text = str(error).strip().split("\n")[0]
+            raise CaptureError(f"the model itself fails on the example: {type(error).__name__}: {text}") from error
     with torch.no_grad():
         found = graph(*args, **kwargs)
     (have, have_tree), (want, want_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
