@@ -82,6 +82,10 @@ MIXES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "three samples further": (lambda x: x + x.roll(3, 0), (torch.rand(6, 3),)),
     "one pair of a fixed batch": (FixedPair(), (torch.rand(6, 3),)),
     "through an index": (lambda x, i: x[i], (torch.rand(4, 3), torch.arange(4))),
+    "through an index, of a fixed batch": (
+        lambda x, i, j: (x + x[torch.arange(4), i].unsqueeze(1)).index_select(0, j),
+        (torch.rand(4, 3), torch.tensor([0, 2, 1, 1]), torch.arange(4)),
+    ),
     "the first sample for all": (lambda x: x[torch.zeros_like(torch.arange(x.shape[0]))], (torch.rand(4, 3),)),
     "the next sample": (lambda x: x[(torch.arange(x.shape[0]) + 1) % x.shape[0]], (torch.rand(4, 3),)),
     "into features": (lambda x: x.reshape(2, -1), (torch.rand(4, 3),)),

@@ -95,7 +95,7 @@ def export(
     if batched is not False:
         try:
             found = _as_graph(_export_freely(model, args, kwargs), args, kwargs, batched)
-            if not own_size or _serves(found[0], args, kwargs):
+            if not _forgets_samples(found[0], args, kwargs) and (not own_size or _serves(found[0], args, kwargs)):
                 return found
         except MixedSamples as error:  # what serves no other batch size may still serve this one
             if all(tensor.shape[0] < 2 for tensor in _tensors(args, kwargs) if tensor.dim()):
@@ -107,6 +107,15 @@ def export(
         except CaptureError as error:
             log.debug("no export with a free batch size: %s", error)
     return _as_graph(_export_as_given(model, args, kwargs), args, kwargs, batched)
+
+
+def _forgets_samples(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether only whole numbers have a free size, while real ones of the same example size are fixed: the batch is fixed then."""
+    leaves = dict(zip(graph.inputs, pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: leaf is None), strict=True))
+    free = [leaves[name] for name in graph.sizes.symbols]
+    fixed = [leaf for name, leaf in leaves.items() if isinstance(leaf, Tensor) and name not in graph.sizes.symbols and leaf.dim() > 1]
+    sizes = {len(leaf) for leaf in free}
+    return not any(leaf.is_floating_point() for leaf in free) and any(leaf.is_floating_point() and len(leaf) in sizes for leaf in fixed)
 
 
 def _serves(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
