@@ -304,6 +304,7 @@ EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]
     "lerp at the end": (lambda x: torch.lerp(x, torch.ones_like(x), 1.0), 1e20, 1e20, torch.float32),
     "lerp at the end, tensor": (lambda x: torch.lerp(x, torch.ones_like(x), torch.ones_like(x)), 1e20, 1e20, torch.float32),
     "remainder, 1e20": (lambda x: torch.remainder(x, 3.0), 1e20, 1e20, torch.float32),
+    "a minimum of the largest numbers": (lambda x: torch.minimum(x, -x), -0.9e38, 0.9e38, torch.float32),
     "the largest numbers": (lambda x: x * 0.5, 3.3e38, 3.4e38, torch.float32),
 }
 

@@ -48,7 +48,7 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     low_bias = torch.zeros_like(l[..., 0])
 
     floor = l.amax(-1, keepdim=True)
-    chord = ((u - floor) / torch.where(u > l, u - l, 1)).clamp(min=0)
+    chord = _ratio(u, floor, torch.where(u > l, u, 1), torch.where(u > l, l, 0)).clamp(min=0)
     active = u > floor
     others = active.scatter(-1, best, False).any(-1, keepdim=True)
     # The entry with the best lower bound has relu(x - c) = x - c, slope 1.
@@ -67,7 +67,7 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     if l.shape[-1] == 2:
         low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
         crossing = (low < 0) & (up > 0)
-        share = torch.where(crossing, up / torch.where(crossing, up - low, 1), (low >= 0).to(l.dtype))
+        share = torch.where(crossing, _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0)), (low >= 0).to(l.dtype))
         up_slope = torch.stack([1 - share, share], -1)
         up_bias = torch.where(crossing, -share * low, 0)
     space, result = _letters(n, dims, keep)
@@ -77,6 +77,12 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
         space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),), low_bias.reshape(bias_shape),
         (unflatten(up_slope),), up_bias.reshape(bias_shape), (x.shape,), kept=tuple(dims) if keep else (),
     )  # fmt: skip
+
+
+def _ratio(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    """(a - b) / (c - d), by quarters where the lower difference overflows, which would make it 0."""
+    gap = c - d
+    return torch.where(torch.isinf(gap) & torch.isfinite(c) & torch.isfinite(d), (a / 4 - b / 4) / (c / 4 - d / 4), (a - b) / gap)
 
 
 def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
