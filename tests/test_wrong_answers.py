@@ -290,6 +290,15 @@ def test_words_behind_a_cast() -> None:
 
 # -- extreme arguments ---------------------------------------------------------------------------------------------------------
 
+
+def _three(x: Tensor) -> Tensor:
+    return torch.cat([x, -x, 0.5 * x], 1).amax(1, keepdim=True)
+
+
+def _pooled(x: Tensor) -> Tensor:
+    return F.max_pool1d(torch.cat([x, -x, 0.5 * x], 1)[:, None], 3)[:, 0]
+
+
 EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]] = {
     "sin, 1e15": (torch.sin, 1e15, 1e15 + 0.5, torch.float64),
     "cos, 1e6 in single precision": (torch.cos, 1e6, 1e6 + 0.25, torch.float32),
@@ -305,6 +314,8 @@ EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]
     "lerp at the end, tensor": (lambda x: torch.lerp(x, torch.ones_like(x), torch.ones_like(x)), 1e20, 1e20, torch.float32),
     "remainder, 1e20": (lambda x: torch.remainder(x, 3.0), 1e20, 1e20, torch.float32),
     "a minimum of the largest numbers": (lambda x: torch.minimum(x, -x), -0.9e38, 0.9e38, torch.float32),
+    "a maximum of three of the largest numbers": (_three, -3.0e38, 3.2e38, torch.float32),
+    "max pooling of the largest numbers": (_pooled, -3.0e38, 3.2e38, torch.float32),
     "the largest numbers": (lambda x: x * 0.5, 3.3e38, 3.4e38, torch.float32),
 }
 
@@ -316,9 +327,18 @@ def test_extreme_arguments(name: str, method: str) -> None:
     lower, upper = torch.full((1, 1), low, dtype=dtype), torch.full((1, 1), up, dtype=dtype)
     found = bl.capture(function, lower).bounds(bl.Box(lower, upper), method=method)
     for share in torch.linspace(0, 1, 65, dtype=dtype):
-        value = function(torch.clamp(lower + share * (upper - lower), lower, upper))
+        value = function(torch.clamp((1 - share) * lower + share * upper, lower, upper))
         room = 8 * torch.finfo(dtype).eps * value.abs()
         assert (found.lower - room <= value).all() and (value <= found.upper + room).all(), (share, value, found.lower, found.upper)
+
+
+def test_a_factor_that_torch_gives_up() -> None:
+    """silu(x) = x / (1 + exp(-x)) is 0 in single precision from -88.73 on, where it should be -2.6e-37."""
+    box = bl.Box(torch.full((1, 1), -89.34821319580078), torch.full((1, 1), -87.50228118896484))
+    x = torch.full((1, 1), -88.74253845214844)
+    lines = bl.capture(F.silu, x).linear_bounds(box)
+    found = lines.evaluate(dict.fromkeys(lines.lower_A, x))
+    assert found.lower <= F.silu(x) <= found.upper
 
 
 def test_a_pole_that_rounding_hides() -> None:

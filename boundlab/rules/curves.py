@@ -112,7 +112,10 @@ def lowered(line: Line, x: Interval) -> Line:
     kind = torch.finfo(x.dtype)
     least = kind.smallest_normal * kind.eps  # what rounding may lose of a slope, or of an argument, that is smaller than normal numbers
     steep, most = slope.detach().abs(), torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
-    return slope, intercept - ROOM * (steep * (kind.eps * most + least) + least * most)
+    # x times a factor that torch gives up below normal numbers, e.g. silu(x) = x sigmoid(x) from -88.8 on in single precision:
+    # such factors are exponentials, which have gone long before |x| is 1000 in any precision.
+    given_up = kind.smallest_normal * most.clamp(max=1000)
+    return slope, intercept - ROOM * (steep * (kind.eps * most + least) + least * most + given_up)
 
 
 def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
