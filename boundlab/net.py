@@ -336,6 +336,7 @@ class Net:
             out_shape = whole if node.layout is None else _without(whole, node.layout.dim, node.layout.outer * node.layout.inner)
         lower_A, lower_b = self._lines(answer, target, rows, out_shape, samples)
         upper_A, upper_b = self._lines(answer, target, -rows, out_shape, samples)
+        lower_b, upper_b = (bias.masked_fill(torch.isposinf(bias), -torch.inf) for bias in (lower_b, upper_b))  # an overflow says nothing
         batched = {name: analysis.graph.nodes[name].layout is not None for name in analysis.regions}
         names = self._public_names(analysis.regions)
         return LinearBounds(

@@ -288,6 +288,53 @@ def test_words_behind_a_cast() -> None:
         assert (found.lower - 1e-4 <= value).all() and (value <= found.upper + 1e-4).all()
 
 
+@pytest.mark.parametrize("work", ["times", "plus", "sum", "negated"])
+def test_whole_numbers_wrap_around(work: str) -> None:
+    """A square of 16 bits of -574 is 649 beside squares of -797 and -341 that are -21744 and -14791."""
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
+        "times": lambda y: y * y,
+        "plus": lambda y: y + 100,
+        "sum": lambda y: y + y,
+        "negated": lambda y: -y,
+    }
+    x = torch.tensor([[-128.0]])
+    region = bl.Box(x, x + 8)
+    net = bl.capture(lambda x: functions[work](x.to(torch.int8)).float(), x)
+    if work == "plus":
+        assert net.bounds(region).lower == -28
+    else:
+        with pytest.raises(bl.DomainError, match="wrap around"):
+            net.bounds(region)
+    small = net.bounds(bl.Box(torch.tensor([[-8.0]]), torch.tensor([[8.0]])))
+    assert small.lower <= functions[work](torch.tensor([[3.0]])) <= small.upper
+
+
+@pytest.mark.parametrize("method", ["crown", "crown-ibp", "alpha-crown", "forward+backward"])
+def test_a_bound_that_overflows_says_nothing(method: str) -> None:
+    lower, upper = torch.full((1, 1), 1.8445492829477143e19), torch.full((1, 1), 1.844799531794196e19)
+    squared = lambda x: (x.double() * x.double()).float()
+    found = bl.capture(squared, lower).bounds(bl.Box(lower, upper), method=method)
+    assert found.lower <= squared(lower) <= found.upper
+
+
+@pytest.mark.parametrize("function", ["softmax", "logsumexp"])
+@pytest.mark.parametrize("method", ["crown", "alpha-crown", "forward"])
+def test_scores_far_apart(function: str, method: str) -> None:
+    """The tangent of log-sum-exp was taken relative to the largest upper bound: at a centre 100 below it exp(-100) is no normal number."""
+    score = lambda x: torch.cat([x, torch.zeros_like(x)], 1)
+    functions = {"softmax": lambda x: score(x).softmax(1)[:, :1], "logsumexp": lambda x: score(x).logsumexp(1, keepdim=True)}
+    for low, up in ((-3.1553847789764404, 203.76866149902344), (-1043.16845703125, 104.51286315917969), (8525.9970703125, 8526.005859375)):
+        lower, upper = torch.full((1, 1), low), torch.full((1, 1), up)
+        lines = bl.capture(functions[function], lower).linear_bounds(bl.Box(lower, upper))
+        found = bl.capture(functions[function], lower).bounds(bl.Box(lower, upper), method=method)
+        for share in torch.linspace(0, 1, 33):
+            x = torch.clamp((1 - share) * lower + share * upper, lower, upper)
+            value, at = functions[function](x), lines.evaluate(dict.fromkeys(lines.lower_A, x))
+            room = 4e-7 * value.abs()
+            assert (found.lower - room <= value).all() and (value <= found.upper + room).all()
+            assert (at.lower - 1e-3 <= value).all() and (value <= at.upper + 1e-3).all()
+
+
 # -- extreme arguments ---------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +353,8 @@ EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]
     "acos at 1": (torch.acos, 1.0 - 1e-6, 1.0, torch.float32),
     "asinh, 1e32": (torch.asinh, 1e32, 1.5e32, torch.float32),
     "reciprocal, 1e20": (torch.reciprocal, 1e20, 2e20, torch.float32),
+    "softplus beyond what exp can": (lambda x: F.softplus(x, 1.0, 100.0), 98.5, 7196.0, torch.float32),
+    "remainder, 9e15": (lambda x: torch.remainder(x, 0.7), -9001468635671159.0, -9001468635671157.0, torch.float64),
     "softplus at its threshold": (F.softplus, 20.0 - 1e-9, 20.0 + 1e-9, torch.float64),
     "x / 1e-39": (lambda x: x / 1e-39, 1e-20, 2e-20, torch.float32),
     "hypot, 1e20": (lambda x: torch.hypot(x, 2 * x), 1e20, 1.1e20, torch.float32),

@@ -17,6 +17,7 @@ from boundlab.interval import Hull, Interval, lower_of
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.relaxation import Relaxation
+from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
 from boundlab.rules.trained_linear import gathered, is_trained
 
@@ -92,7 +93,10 @@ class Analysis:
             elif name in self.plan.rules:
                 rule, call = self.plan.rules[name], self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
                 self.calls[name] = call
-                self.values[name] = refine(self, node, rule.interval(call))
+                interval = rule.interval(call)
+                if not interval.dtype.is_floating_point:
+                    refuse_wrapping(rule, call, interval)
+                self.values[name] = refine(self, node, interval)
                 if getattr(rule, "uses_result", False):
                     self.calls[name] = replace(call, result=self.interval(name))
                     self._relaxations.pop(name, None)  # made while less was known of the result

@@ -205,7 +205,8 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
 
 
 def concretize(analysis: Analysis, coefficients: Mapping[str, Ends], bias: Tensor) -> Tensor:
-    """The minimum over the regions: (rows, samples)."""
+    """The minimum over the regions: (rows, samples). Where it is beyond all numbers above it says nothing: a sum that overflows may
+    have been finite, or less than what is left out by rounding."""
     for name, rows in coefficients.items():
         bias = bias + analysis.regions[name].least(rows)
-    return bias
+    return bias.masked_fill(torch.isposinf(bias), -torch.inf)

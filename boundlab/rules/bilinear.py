@@ -140,8 +140,12 @@ class Bilinear:
             if self.letters is _elementwise:  # one product each: the ends are those of the interval
                 (v,) = call.inputs
                 ends = function(v.lower), function(v.upper)
-                factor = y if isinstance(x, Interval) else x
-                if spares(torch.as_tensor(factor) >= 0):
+                factor = torch.as_tensor(y if isinstance(x, Interval) else x)
+                if not all_finite(factor):  # 1 / 1e-39 is infinite, while x / 1e-39 need not be
+                    unknown = torch.isinf(factor)
+                    low, up = torch.minimum(*ends), torch.maximum(*ends)
+                    return Interval(torch.where(unknown, -torch.inf, low), torch.where(unknown, torch.inf, up))
+                if spares(factor >= 0):
                     return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
             if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and is_trained(y):

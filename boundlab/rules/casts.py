@@ -7,6 +7,7 @@ Cutting off is monotone as well, inside the range of the type; beyond it the res
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from boundlab.interval import Interval
 from boundlab.relaxation import Lines, Relaxation, constant_lines
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 
 def rounded(x: Tensor, *, dtype: torch.dtype, **where: Any) -> Tensor:
@@ -76,6 +77,29 @@ def _cut_off_interval(call: Call) -> Interval:
     inside = (lower >= span.min) & (upper <= span.max) & (upper < 2.0**63)
     call.require(inside, f"the interval of what becomes {dtype} must lie in [{span.min}, {span.max}]: beyond, values wrap around")
     return _ends(call)
+
+
+def refuse_wrapping(rule: Rule, call: Call, found: Interval) -> None:
+    """Refuse sums and products of perturbed whole numbers that leave their type, where values wrap around: as real numbers the result
+    must lie in the range of the type."""
+    if rule.kind not in ("affine", "bilinear", "elementwise") or call.node.op is cut_off:
+        return
+    if found.dtype.is_floating_point or found.dtype == torch.bool or not any(_is_whole(x.dtype) for x in call.inputs):
+        return
+    real = rule.interval(replace(call, leaves=tuple(map(_as_real, call.leaves))))
+    span = torch.iinfo(found.dtype)
+    inside = (real.lower >= span.min) & (real.upper <= span.max) & (real.upper < 2.0**63)
+    call.require(inside, f"the interval of its result must lie in [{span.min}, {span.max}], the range of {found.dtype}: values wrap around")
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not dtype.is_floating_point and dtype != torch.bool
+
+
+def _as_real(leaf: Any) -> Any:
+    if isinstance(leaf, Interval):
+        return Interval(leaf.lower.double(), leaf.upper.double()) if _is_whole(leaf.dtype) else leaf
+    return leaf.double() if isinstance(leaf, Tensor) and _is_whole(leaf.dtype) else leaf
 
 
 register(rounded, rounded_in_place, rule=Relaxed(_ends, _rounded_lines, kind="elementwise", has_jumps=True))

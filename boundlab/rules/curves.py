@@ -123,7 +123,7 @@ def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
     # Where the slope is infinite (sqrt at 0) or overflows, the constant line through the least value remains.
     good = torch.isfinite(slope) & torch.isfinite(intercept)
     if not spares(good):
-        least = interval(f, curve, x).lower
+        least = interval(f, curve, x).lower.clamp(max=torch.finfo(x.dtype).max)  # what overflows is beyond all numbers, not infinite
         slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, least)
     return slope, intercept
 

@@ -164,7 +164,9 @@ class Softplus(Elementwise):
     def _curve(self, call: Call) -> Curve:
         (_, *rest), kwargs = call.arguments
         beta, threshold = Softplus._settings(*rest, **kwargs)
-        small = threshold > 0 and math.exp(-threshold) < torch.finfo(call.inputs[0].dtype).eps / 4 * threshold
+        kind = torch.finfo(call.inputs[0].dtype)
+        small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
+        small = small and threshold < math.log(kind.max)  # beyond it torch overflows, and comes back at the threshold
         return CONVEX if beta > 0 and small else super()._curve(call)
 
     @staticmethod
@@ -216,7 +218,16 @@ class OneSigned(Elementwise):
         return super()._curve(call)
 
 
-register(aten.reciprocal, rule=OneSigned(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))))
+@dataclass(frozen=True, eq=False)
+class Reciprocal(OneSigned):
+    """1 / x. Where it overflows it is larger than all numbers, but not infinite: 1e-40 / 1e-39 is read as 1e-40 times it."""
+
+    def interval(self, call: Call) -> Interval:
+        found, largest = super().interval(call), torch.finfo(call.inputs[0].dtype).max
+        return Interval(found.lower.clamp(max=largest), found.upper.clamp(min=-largest))
+
+
+register(aten.reciprocal, rule=Reciprocal(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))))
 
 
 # -- functions without an operator of their own ----------------------------------------------------------------------------

@@ -68,8 +68,11 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
         low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
         crossing = (low < 0) & (up > 0)
         share = torch.where(crossing, _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0)), (low >= 0).to(l.dtype))
+        # relu(d) - share d on [low, up] is largest at an end, for any share: infinite where the ends are beyond all numbers
+        share = share.nan_to_num(0.5)
         up_slope = torch.stack([1 - share, share], -1)
-        up_bias = torch.where(crossing, -share * low, 0)
+        ends = torch.maximum(-share * low, (1 - share) * up).nan_to_num(torch.inf, torch.inf)
+        up_bias = torch.where(crossing, ends, 0)
     space, result = _letters(n, dims, keep)
     unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])
     bias_shape = call.bind()(x.lower).shape

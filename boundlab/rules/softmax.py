@@ -31,6 +31,7 @@ from torch import Tensor
 from boundlab.batch import all_finite, seems_finite, spares
 from boundlab.interval import Interval
 from boundlab.relaxation import Planes, Relaxation
+from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 
@@ -101,8 +102,10 @@ def softmax_interval(call: Call) -> Interval:
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
     ends = torch.stack([x.lower, x.upper])
-    lower, upper = _without(gone, torch.sigmoid(_log_odds(ends, ends.flip(0))))
-    return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
+    lower, upper = torch.sigmoid(_log_odds(ends, ends.flip(0)))
+    least = torch.finfo(x.dtype).smallest_normal  # sigmoid gives up what is smaller, softmax does not
+    lower, upper = (lower - least).clamp(min=0), _without(gone, upper + least)
+    return Interval(_without(gone, lower).movedim(-1, dim), upper.movedim(-1, dim))
 
 
 def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
@@ -140,7 +143,17 @@ def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plan
         if known is not None:
             log_h = torch.fmax(log_h, _minus_log(known.upper, -torch.inf))
             log_k = torch.maximum(log_h, torch.fmin(log_k, _minus_log(known.lower, torch.inf)))
-    return dim, x, gone, list(zip(_reciprocal(a, b, log_h, log_k), _exponential(x, log_h, log_k), strict=True))
+    room = _room(x, gone)
+    return dim, x, gone, list(zip(_reciprocal(a, b, log_h, log_k, room), _exponential(x, log_h, log_k, room), strict=True))
+
+
+@torch.no_grad()
+def _room(x: Interval, gone: Tensor | None) -> Tensor:
+    """What rounding may change of a logarithm that is made of scores, (..., 1): some units in the last place of the largest one. Factors
+    of the planes are exp of such logarithms, so that this is their relative error."""
+    size = torch.maximum(x.lower.abs(), x.upper.abs())
+    size = _without(gone, torch.where(torch.isfinite(size), size, 0)).amax(-1, keepdim=True)
+    return ROOM * torch.finfo(x.dtype).eps * (1 + size)
 
 
 def _minus_log(value: Tensor, vanishing: float) -> Tensor:
@@ -163,15 +176,16 @@ Plane = tuple[Tensor, Tensor]
 """Slopes (..., i, j) of result i in argument j, and intercepts (..., i)."""
 
 
-def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
+def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor) -> tuple[Plane, Plane]:
     finite = None if seems_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
     only = (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
-    middle = only((a + b) / 2)
+    middle = only(0.5 * a + 0.5 * b)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
     scale = -(log_h + log_k).unsqueeze(-1)
     touch = only(torch.exp(middle + scale))
     up_bias = torch.exp(-log_h) + torch.exp(-log_k) - (touch * (1 - middle)).sum(-1)
+    up_bias = up_bias + 2 * room * torch.exp(-log_h).detach()  # sum exp(m_j) <= K
 
     # below: chord of exp over [a, b] divided by t^2; from a = -inf on the constant exp(b). Where t is beyond all numbers, 0.
     log_t = torch.logaddexp(log_h, log_k) - math.log(2)
@@ -180,6 +194,7 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor) -> tuple[Pla
     if finite is not None:
         rise, start = only(rise), torch.where(finite, start, torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf))
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
+    low_bias = low_bias - 4 * room * torch.exp(-log_t).detach()  # sum exp(b_j) / t^2 = K / t^2 <= 2 / t
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
     return (_in_scores(-rise), low_bias), (_in_scores(-touch), up_bias)
@@ -192,18 +207,19 @@ def _in_scores(slope: Tensor) -> Tensor:
     return slope
 
 
-def _exponential(x: Interval, log_h: Tensor, log_k: Tensor) -> tuple[Plane, Plane]:
+def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tuple[Plane, Plane]:
     (low_slope, low_bias), (up_slope, up_bias), centre = _lse(x, (len(x.shape) - 1,))
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
 
     # below: g >= x_i - up_plane(x), which is g0 at the centre
     g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
     weight = torch.exp(g0)
-    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), weight * (1 - up_bias - g0)
+    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), weight * (1 - up_bias - g0) - 2 * room * weight.detach()
 
     # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
     rise, start = exp_chord(-log_k, -log_h, torch.zeros_like(log_h))
-    upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), start - rise * low_bias
+    above = start - rise * low_bias + 2 * room * torch.exp(-log_h).detach()  # no smaller than the rise
+    upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), above
     return lower, upper
 
 
@@ -236,14 +252,18 @@ def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
     """The lower and the upper plane of log-sum-exp over ``dims`` (kept with size 1), and the centre of the box."""
     shift = x.upper.amax(dims, keepdim=True).detach()
     shift = torch.where(torch.isfinite(shift), shift, 0)
-    finite = torch.isfinite(x.lower) & torch.isfinite(x.upper)
+    finite = torch.isfinite(x.lower - shift) & torch.isfinite(x.upper)
     a, b = torch.where(finite, x.lower - shift, 0), torch.where(finite, x.upper - shift, 0)
-    m, zero = (a + b) / 2, torch.zeros_like(a)
+    m, zero = 0.5 * a + 0.5 * b, torch.zeros_like(a)
 
-    weight = torch.where(finite, torch.exp(m), zero)
+    # Relative to the largest centre: exp(m) itself may be below normal numbers, whose logarithm is far off.
+    top = torch.where(finite, m, -torch.inf).amax(dims, keepdim=True).detach()
+    top = torch.where(torch.isfinite(top), top, 0)
+    weight = torch.where(finite, torch.exp(m - top), zero)
     total = weight.sum(dims, keepdim=True)
     low_slope = weight / torch.where(total > 0, total, 1)  # with no score that is finite for sure the constant -inf
-    low_bias = torch.log(total) - (low_slope * m).sum(dims, keepdim=True) + shift - (low_slope * shift).sum(dims, keepdim=True)
+    at = top + shift
+    low_bias = torch.log(total) - (low_slope * (m - top)).sum(dims, keepdim=True) + at - (low_slope * at).sum(dims, keepdim=True)
 
     rise, start = exp_chord(a, b, zero)  # from -inf on the constant exp(u)
     rise, start = torch.where(finite, rise, zero), torch.where(finite, start, torch.exp(x.upper - shift))

@@ -87,6 +87,7 @@ def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
     # In one period the remainders of the corners differ as the arguments do; one period further on they would fall.
     linear = torch.stack([a - k * b for a, b in corners])
     one = (turns == k).all(0) & ((values - linear).abs() <= room).all(0) & torch.isfinite(k)
+    one = one & (room < 0.5 * torch.minimum(ends[1][0].abs(), ends[1][1].abs()))  # else periods cannot be told apart
     low, up = torch.minimum(ends[1][0], torch.zeros_like(like)), torch.maximum(ends[1][1], torch.zeros_like(like))
     point = (ends[0][0] == ends[0][1]) & (ends[1][0] == ends[1][1])
     inside = one | point

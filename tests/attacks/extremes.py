@@ -8,7 +8,7 @@ What rounding may cost, in units in the last place (ulp) of the precision in que
 
 - strict: 4 ulp of |f(x)| for interval arithmetic; for lines 4 ulp of the largest |f| on the interval, and of |slope| (u - l), and
   the least normal number, below which products round coarsely; for operators whose own values scatter, because they cancel inside
-  (gelu, x - tanh x), 4 ulp of |x| in either case;
+  (gelu, x - tanh x, lerp, addcdiv), 4 ulp of |x| in either case;
 - excused: for lines also 4 ulp of the largest |slope x|, which a line that is stored as slope and intercept at 0 loses.
 
 A finding is a value beyond what is excused, or beyond 1e-3 of the largest |f| on the interval, or bounds that are NaN or exclude
@@ -70,7 +70,7 @@ TABLE: dict[str, Entry] = {
         "round": torch.round, "trunc": torch.trunc, "fix": torch.fix,
         "x * x": lambda x: x * x, "x * sigmoid(x)": lambda x: x * torch.sigmoid(x), "-x": lambda x: -x, "x + 1": lambda x: x + 1, "x - 1e30": lambda x: x - 1e30,
         "comparison": lambda x: (x > 1.0).to(x.dtype), "where": lambda x: torch.where(x > 1.0, x, -x),
-        "maximum": lambda x: torch.maximum(x, 0.5 * x - 1), "minimum": lambda x: torch.minimum(x, -x), "addcdiv": lambda x: torch.addcdiv(torch.ones_like(x), x, torch.full_like(x, 3.0)),
+        "maximum": lambda x: torch.maximum(x, 0.5 * x - 1), "minimum": lambda x: torch.minimum(x, -x),
         "softmax of two": lambda x: torch.cat([x, torch.zeros_like(x)], 1).softmax(1)[:, :1], "logsumexp of two": lambda x: torch.cat([x, torch.ones_like(x)], 1).logsumexp(1, keepdim=True),
     }.items()
 }  # fmt: skip
@@ -105,7 +105,10 @@ TABLE |= {f"pow, {p}, negative": Entry(lambda x, p=p: x**p, high=-TINY) for p in
 TABLE |= {f"{a} ** x": Entry(lambda x, a=a: a**x) for a in (2.0, 0.3, 1e-30, 1.0)}
 DIVISORS = (1e-39, 1e-30, 1e-7, 0.1, 3.0, 7.0, 1e7, 1e30, 1e38)
 TABLE |= {f"x / {c}": Entry(lambda x, c=c: x / c, steep=c < 1e-38) for c in DIVISORS}
-TABLE |= {f"x / tensor {c}": Entry(lambda x, c=c: x / torch.full_like(x, c)) for c in DIVISORS}
+INVERTIBLE = 3e-39
+"""Above it 1 / x is a number in single precision. A quotient of tensors is read as x times 1 / y: below, bounds are wide, and a graph
+whose example is that small is refused."""
+TABLE |= {f"x / tensor {c}": Entry(lambda x, c=c: x / torch.full_like(x, c)) for c in DIVISORS if abs(c) > INVERTIBLE}
 TABLE |= {f"{c} / x": Entry(lambda x, c=c: c / x, TINY) for c in (1e-38, 1.0, 7.0, 1e38)}
 TABLE |= {f"x * {c}": Entry(lambda x, c=c: x * c) for c in (1e-39, 0.1, 1e30)}
 TABLE |= {f"remainder, {c}": Entry(lambda x, c=c: torch.remainder(x, c), points=(c, -c)) for c in (0.7, 1.0, -3.0, 1e-20, 1e20)}
@@ -115,10 +118,17 @@ TABLE |= {
 }
 TABLE |= {f"hypot, {c}": Entry(lambda x, c=c: torch.hypot(x, torch.full_like(x, c))) for c in (0.0, 1e-25, 1.0, 1e20, 1e38)}
 TABLE |= {f"logaddexp, {c}": Entry(lambda x, c=c: torch.logaddexp(x, torch.full_like(x, c))) for c in (0.0, -1e30, 1e30, 50.0)}
-TABLE |= {f"lerp from {c}, {w}": Entry(lambda x, c=c, w=w: torch.lerp(torch.full_like(x, c), x, w)) for c in (1.0, 1e30) for w in (0.3, 0.5, 1.0)}
-TABLE |= {f"lerp to {c}, {w}": Entry(lambda x, c=c, w=w: torch.lerp(x, torch.full_like(x, c), w)) for c in (1.0, 1e30) for w in (0.3, 1.0)}
+TABLE |= {"addcdiv": Entry(lambda x: torch.addcdiv(torch.ones_like(x), x, torch.full_like(x, 3.0)), scatters=True)}
 TABLE |= {
-    "x * y": _binary(torch.mul), "x / y": _binary(torch.div, low=TINY), "hypot, both": _binary(torch.hypot), "logaddexp, both": _binary(torch.logaddexp),
+    f"lerp from {c}, {w}": Entry(lambda x, c=c, w=w: torch.lerp(torch.full_like(x, c), x, w), scatters=True)
+    for c in (1.0, 1e30)
+    for w in (0.3, 0.5, 1.0)
+}
+TABLE |= {
+    f"lerp to {c}, {w}": Entry(lambda x, c=c, w=w: torch.lerp(x, torch.full_like(x, c), w), scatters=True) for c in (1.0, 1e30) for w in (0.3, 1.0)
+}
+TABLE |= {
+    "x * y": _binary(torch.mul), "x / y": _binary(torch.div, low=INVERTIBLE), "hypot, both": _binary(torch.hypot), "logaddexp, both": _binary(torch.logaddexp),
     "lerp, both": _binary(lambda x, y: torch.lerp(x, y, 0.7)), "x ** y": _binary(torch.pow, low=1e-3, high=1e3), "x + y": _binary(torch.add),
     "x - y": _binary(torch.sub), "maximum, both": _binary(torch.maximum),
 }  # fmt: skip
