@@ -1,11 +1,12 @@
-"""Collects trained and evaluated runs into docs/results.md, with one plot of training curves for each task.
+"""Collects trained and evaluated runs into docs/results.md, with one plot of training curves for
+each task.
 
     boundlab train RECIPE --files DIR --output RUNS/NAME --seed N      for every run
     boundlab evaluate RUNS/NAME --files DIR
     python -m benchmarks.certified RUNS
 
-Runs that were collected before stay in benchmarks/results/certified.json until a run of the same recipe and seed replaces them.
-"""
+Runs that were collected before stay in benchmarks/results/certified.json until a run of the same
+recipe and seed replaces them."""
 
 from __future__ import annotations
 
@@ -44,11 +45,15 @@ def collect(runs: Path, known: dict[str, Any]) -> dict[str, Any]:
     for errors in sorted(runs.glob("*/errors.json")):
         recipe, found = Recipe.load(errors.parent / RECIPE), json.loads(errors.read_text())
         rows = list(csv.DictReader((errors.parent / METRICS).read_text().splitlines()))
-        curve = {key: [float(row[key]) for row in rows] for key in ("eps", "clean_error", "not_proved")}
+        curve = {
+            key: [float(row[key]) for row in rows] for key in ("eps", "clean_error", "not_proved")
+        }
         minutes = sum(float(row["seconds"]) for row in rows) / 60
         known[f"{recipe.name}, seed {recipe.seed}"] = {
-            "recipe": recipe.name, "seed": recipe.seed, "data": recipe.data, "model": recipe.model, "eps": found["eps"], "epochs": recipe.epochs,
-            "images": found["count"], "clean": found["clean"], "attacked": found["attacked"], "verified": found["verified"],
+            "recipe": recipe.name, "seed": recipe.seed, "data": recipe.data, "model": recipe.model,
+            "eps": found["eps"], "epochs": recipe.epochs,
+            "images": found["count"], "clean": found["clean"], "attacked": found["attacked"],
+            "verified": found["verified"],
             "minutes": minutes, "curve": curve,
         }  # fmt: skip
     return known
@@ -64,10 +69,24 @@ def rows_of(known: dict[str, Any]) -> list[list[str]]:
         by_recipe.setdefault(row["recipe"], []).append(row)
     for name, runs in sorted(by_recipe.items()):
         for row in sorted(runs, key=lambda run: run["seed"]):
-            shares = [f"{row[key]:.2%}" for key in ("clean", "attacked")] + [f"{share:.2%}" for share in row["verified"].values()]
-            rows.append([name, str(row["seed"]), f"{row['eps']:.4g}", row["model"], str(row["epochs"]), *shares, f"{row['minutes']:.0f}"])
+            shares = [f"{row[key]:.2%}" for key in ("clean", "attacked")] + [
+                f"{share:.2%}" for share in row["verified"].values()
+            ]
+            rows.append(
+                [
+                    name,
+                    str(row["seed"]),
+                    f"{row['eps']:.4g}",
+                    row["model"],
+                    str(row["epochs"]),
+                    *shares,
+                    f"{row['minutes']:.0f}",
+                ]
+            )
         if len(runs) > 1:
-            middle = lambda values: f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%}"
+            middle = lambda values: (
+                f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%}"
+            )
             keys = list(runs[0]["verified"])
             shares = [middle([run[key] for run in runs]) for key in ("clean", "attacked")]
             shares += [middle([run["verified"][key] for run in runs]) for key in keys]
@@ -76,15 +95,25 @@ def rows_of(known: dict[str, Any]) -> list[list[str]]:
 
 
 def plot(name: str, runs: list[dict[str, Any]]) -> Path:
-    """Training curves of a task: the share of the training images that are not proved, and the radius."""
+    """Training curves of a task: the share of the training images that are not proved, and the
+    radius."""
     plt.switch_backend("svg")
     matplotlib.rcParams["svg.hashsalt"] = "boundlab"
     figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
     for row in runs:
         epochs = range(1, len(row["curve"]["not_proved"]) + 1)
-        axes.plot(epochs, [100 * share for share in row["curve"]["not_proved"]], label=f"{row['recipe']}, seed {row['seed']}")
+        axes.plot(
+            epochs,
+            [100 * share for share in row["curve"]["not_proved"]],
+            label=f"{row['recipe']}, seed {row['seed']}",
+        )
     other = axes.twinx()
-    other.plot(range(1, len(runs[0]["curve"]["eps"]) + 1), runs[0]["curve"]["eps"], color="grey", linestyle=":")
+    other.plot(
+        range(1, len(runs[0]["curve"]["eps"]) + 1),
+        runs[0]["curve"]["eps"],
+        color="grey",
+        linestyle=":",
+    )
     other.set_ylabel("eps (dotted)")
     axes.set(xlabel="epoch", ylabel="not proved by IBP, %", title=f"{name}: training images")
     axes.legend()
@@ -100,39 +129,85 @@ def tiny_imagenet(found: dict[str, Any]) -> list[str]:
     plt.switch_backend("svg")
     matplotlib.rcParams["svg.hashsalt"] = "boundlab"
     figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
-    axes.plot([step["step"] for step in steps], [step["robust_loss"] for step in steps], label="bound of the loss, fused")
-    axes.plot([step["step"] for step in steps], [step["clean_loss"] for step in steps], label="clean loss")
+    axes.plot(
+        [step["step"] for step in steps],
+        [step["robust_loss"] for step in steps],
+        label="bound of the loss, fused",
+    )
+    axes.plot(
+        [step["step"] for step in steps], [step["clean_loss"] for step in steps], label="clean loss"
+    )
     axes.axhline(math.log(found["classes"]), color="grey", linewidth=0.5)
-    axes.set(xlabel="step", ylabel="cross entropy", yscale="log", title="Tiny-ImageNet, CNN-7 with batch norm, 56x56")
+    axes.set(
+        xlabel="step",
+        ylabel="cross entropy",
+        yscale="log",
+        title="Tiny-ImageNet, CNN-7 with batch norm, 56x56",
+    )
     axes.legend()
     figure.savefig(DOCS / "training-tiny-imagenet.svg", metadata={"Date": None})
     plt.close(figure)
-    ends = [statistics.mean(step["robust_loss"] for step in part) for part in (steps[1:6], steps[-20:-10], steps[-10:])]
-    clean = [statistics.mean(step["clean_loss"] for step in part) for part in (steps[1:6], steps[-10:])]
+    ends = [
+        statistics.mean(step["robust_loss"] for step in part)
+        for part in (steps[1:6], steps[-20:-10], steps[-10:])
+    ]
+    clean = [
+        statistics.mean(step["clean_loss"] for step in part) for part in (steps[1:6], steps[-10:])
+    ]
     row = batch * size * 4 / 2**30
     classes, rise = found["classes"], steps[-1]["eps"]
-    each = f"{steps[-1]['seconds'] / len(steps):.0f} s a step on {found['threads']} thread{'s' if found['threads'] > 1 else ''} of a busy machine."
+    each = (
+        f"{steps[-1]['seconds'] / len(steps):.0f} s a step on {found['threads']} "
+        f"thread{'s' if found['threads'] > 1 else ''} of a busy machine."
+    )
     return [
-        "## One epoch on Tiny-ImageNet", "", "    python -m benchmarks.tiny_imagenet --files TINY --output RUN", "",
-        f"{found['images']} images of {classes} classes in {len(steps)} steps of {batch}, CNN-7 with batch norm, 56x56, LiRPA with loss fusion; eps",
-        f"grows from 0 to {rise:.3g} (a seventh of the full recipe's last value), as at the beginning of training. The bound of the loss falls",
-        f"from {ends[0]:.3f} (steps 2 to 6) to {ends[1]:.3f} and {ends[2]:.3f} (the last but ten, and the last ten steps), the clean loss from",
-        f"{clean[0]:.3f} to {clean[1]:.3f}; guessing is log {classes} = {math.log(classes):.3f} (grey). {each}", "",
-        f"The process never held more than {found['peak']:.1f} GiB. The largest layer has {size} numbers an image: one row of coefficients for",
-        f"each of the {batch} images takes {row:.2f} GiB there, and without fusion, with a row for each of {classes - 1} margins,",
-        f"{row * (classes - 1):.0f} GiB for this layer alone.", "", "![loss by step on Tiny-ImageNet](training-tiny-imagenet.svg)", "",
+        "## One epoch on Tiny-ImageNet", "", "    python -m benchmarks.tiny_imagenet --files TINY "
+"--output "
+"RUN", "",
+        f"{found['images']} images of {classes} classes in {len(steps)} steps of {batch}, "
+"CNN-7 with batch norm, 56x56, LiRPA with loss fusion; eps",
+        f"grows from 0 to {rise:.3g} (a seventh of the full recipe's last value), as at the "
+"beginning of training. The bound of the loss falls",
+        f"from {ends[0]:.3f} (steps 2 to 6) to {ends[1]:.3f} and {ends[2]:.3f} (the last but "
+"ten, and the last ten steps), the clean loss from",
+        f"{clean[0]:.3f} to {clean[1]:.3f}; guessing is log {classes} = "
+f"{math.log(classes):.3f} (grey). {each}", "",
+        f"The process never held more than {found['peak']:.1f} GiB. The largest layer has "
+f"{size} numbers an image: one row of coefficients for",
+        f"each of the {batch} images takes {row:.2f} GiB there, and without fusion, with a row "
+f"for each of {classes - 1} margins,",
+        f"{row * (classes - 1):.0f} GiB for this layer "
+"alone.", "", "![loss by step on Tiny-ImageNet](training-tiny-imagenet.svg)", "",
     ]  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="?", help="folder of run folders; without it the page is made of what is known")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="?",
+        help=("folder of run folders; without it the page is made of what is known"),
+    )
     options = parser.parse_args()
     known = load("certified") or {}
     if options.runs is not None:
         known = collect(options.runs, known)
         save("certified", known)
-    header = ["recipe", "seed", "eps", "network", "epochs", "clean", "PGD", "verified, IBP", "verified, CROWN-IBP", "minutes"]
+    header = [
+        "recipe",
+        "seed",
+        "eps",
+        "network",
+        "epochs",
+        "clean",
+        "PGD",
+        "verified, IBP",
+        "verified, CROWN-IBP",
+        "minutes",
+    ]
     lines = [HEAD, *table(header, rows_of(known))]
     tasks: dict[str, list[dict[str, Any]]] = {}
     for row in known.values():

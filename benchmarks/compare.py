@@ -1,11 +1,11 @@
 """Two versions of this project on the same questions, in turn: what a change costs.
 
-    git worktree add ../before COMMIT
-    python -m benchmarks.compare ../before [--parts verification training memory] [--only TEXT] [--rounds N] [--threads N]
+    git worktree add ../before COMMIT python -m benchmarks.compare ../before [--parts verification
+    training memory] [--only TEXT] [--rounds N] [--threads N]
 
-Each version is a process of its own, with its own benchmarks; one works while the other waits. A round asks both, and rounds
-take turns in who is first. The ratio is after / before: of the best rounds, and of the medians.
-"""
+Each version is a process of its own, with its own benchmarks; one works while the other waits. A
+round asks both, and rounds take turns in who is first. The ratio is after / before: of the best
+rounds, and of the medians."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent.parent
 PARTS = ("verification", "training", "memory")
 LEAST = 1.0
-"""Seconds that a version works on a row at least; then it may have had more rounds than asked for."""
+"""Seconds that a version works on a row at least; then it may have had more rounds than asked
+for."""
 MOST = 60.0
 """Seconds after which a version gets no more rounds, if it had three."""
 
 
-# -- one version ------------------------------------------------------------------------------------------------------------
+# -- one version -----------------------------------------------------------------------------------
 
 
 def rows(part: str) -> Iterator[str]:
@@ -38,11 +39,20 @@ def rows(part: str) -> Iterator[str]:
     if part == "verification":
         from benchmarks.workloads import WORKLOADS
 
-        yield from (f"{name}/{method}" for name, workload in WORKLOADS.items() for method in workload.batches)
+        yield from (
+            f"{name}/{method}"
+            for name, workload in WORKLOADS.items()
+            for method in workload.batches
+        )
     elif part == "training":
         from benchmarks.training import CASES
 
-        yield from (f"{case.name}/{step}" for case in CASES for step in ("natural", "ibp", "fused", "unfused") if case.runs(step))
+        yield from (
+            f"{case.name}/{step}"
+            for case in CASES
+            for step in ("natural", "ibp", "fused", "unfused")
+            if case.runs(step)
+        )
     else:
         from benchmarks.memory import CASES as QUESTIONS
 
@@ -69,7 +79,8 @@ def task_of(part: str, row: str) -> Callable[[], Any]:
 
 
 def serve(threads: int) -> None:
-    """Read one row a line, as JSON, and answer with the seconds that it took; the first time it is done twice."""
+    """Read one row a line, as JSON, and answer with the seconds that it took; the first time it is
+    done twice."""
     import torch
 
     warnings.simplefilter("ignore")
@@ -85,7 +96,7 @@ def serve(threads: int) -> None:
         print(json.dumps(time.perf_counter() - began), flush=True)
 
 
-# -- both -------------------------------------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 
 
 class Version:
@@ -115,8 +126,24 @@ class Version:
     def mebibytes(self, row: str) -> float:
         """The most that the tensors of a question take at once, in a process of its own."""
         name, _, form = row.rpartition("/")
-        call = [sys.executable, "-m", "benchmarks.memory", "--threads", str(self.threads), "--once", name, form]
-        done = subprocess.run(call, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.PIPE, text=True)
+        call = [
+            sys.executable,
+            "-m",
+            "benchmarks.memory",
+            "--threads",
+            str(self.threads),
+            "--once",
+            name,
+            form,
+        ]
+        done = subprocess.run(
+            call,
+            cwd=self.folder,
+            env=self.environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         return float(json.loads(done.stdout.splitlines()[-1])["tensors_mib"])
 
     @property
@@ -151,7 +178,9 @@ def means(found: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before", type=Path, nargs="?")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--threads", type=int, default=2)
@@ -166,8 +195,16 @@ def main() -> None:
         parser.error("name the folder of the version before")
     from benchmarks.timing import save
 
-    before, after = Version(options.before.resolve(), options.threads), Version(HERE, options.threads)
-    result: dict[str, Any] = {"before": before.commit, "after": after.commit, "threads": options.threads, "parts": {}}
+    before, after = (
+        Version(options.before.resolve(), options.threads),
+        Version(HERE, options.threads),
+    )
+    result: dict[str, Any] = {
+        "before": before.commit,
+        "after": after.commit,
+        "threads": options.threads,
+        "parts": {},
+    }
     for part in options.parts:
         found = result["parts"][part] = {}
         for row in rows(part):
@@ -175,11 +212,23 @@ def main() -> None:
                 continue
             found[row] = compare(before, after, part, row, options.rounds)
             unit = "MiB" if part == "memory" else "ms"
-            shown = {key: value if part == "memory" else 1e3 * value for key, value in found[row].items()}
-            medians = f" (medians {found[row]['of medians']:.3f})" if "of medians" in found[row] else ""
-            print(f"{part} {row}: {shown['before']:.1f} -> {shown['after']:.1f} {unit}, {found[row]['ratio']:.3f}{medians}", flush=True)
+            shown = {
+                key: value if part == "memory" else 1e3 * value for key, value in found[row].items()
+            }
+            medians = (
+                f" (medians {found[row]['of medians']:.3f})" if "of medians" in found[row] else ""
+            )
+            print(
+                f"{part} {row}: {shown['before']:.1f} -> {shown['after']:.1f} {unit}, "
+                f"{found[row]['ratio']:.3f}{medians}",
+                flush=True,
+            )
             save("compare", result)
-        print(f"{part}, geometric means:", {group: f"{mean:.3f}" for group, mean in means(found).items()}, flush=True)
+        print(
+            f"{part}, geometric means:",
+            {group: f"{mean:.3f}" for group, mean in means(found).items()},
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m benchmarks.compilation [--threads N]
 
-Needs a C++ compiler. The step is the one pass over the coefficients that is not a matrix product or convolution; compiled it
-is one loop instead of three. Break-even: after how many calls the time to compile is won back, if ever.
-"""
+Needs a C++ compiler. The step is the one pass over the coefficients that is not a matrix product or
+convolution; compiled it is one loop instead of three. Break-even: after how many calls the time to
+compile is won back, if ever."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ def compare(what: str, plain: Callable[[], Any], compiled: Callable[[], Any]) ->
     best = best_of({"eager": plain, "compiled": compiled}, rounds=20)
     saved = best["eager"] - best["compiled"]
     calls = compiling / saved if saved > 0 else None
-    return {"what": what, "compiling": compiling, "eager": best["eager"], "compiled": best["compiled"], "break_even": calls}
+    return {
+        "what": what,
+        "compiling": compiling,
+        "eager": best["eager"],
+        "compiled": best["compiled"],
+        "break_even": calls,
+    }
 
 
 def question(name: str, method: str) -> dict[str, Any]:
@@ -61,18 +67,27 @@ def step(shape: tuple[int, int, int]) -> dict[str, Any]:
     torch._dynamo.reset()
     rows, slopes = torch.randn(shape), [torch.rand(shape[1:]) for _ in range(3)]
     compiled = torch.compile(fused, dynamic=True)
-    return compare(f"ReLU step, {shape[0]} rows x {shape[1]} samples x {shape[2]}", lambda: eager(rows, *slopes), lambda: compiled(rows, *slopes))
+    return compare(
+        f"ReLU step, {shape[0]} rows x {shape[1]} samples x {shape[2]}",
+        lambda: eager(rows, *slopes),
+        lambda: compiled(rows, *slopes),
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch._logging.set_logs(dynamo=logging.ERROR)
     found = []
     with torch.no_grad():
-        for run in [*(lambda s=s: step(s) for s in STEPS), *(lambda q=q: question(*q) for q in QUESTIONS)]:
+        for run in [
+            *(lambda s=s: step(s) for s in STEPS),
+            *(lambda q=q: question(*q) for q in QUESTIONS),
+        ]:
             found.append(run())
             print(found[-1])
             save("compilation", {"threads": options.threads, "rows": found})

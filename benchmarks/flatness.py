@@ -1,7 +1,9 @@
-"""The paper's experiment with perturbed weights: trains all cells, natural and flat, and writes docs/flatness.md with its figures.
+"""The paper's experiment with perturbed weights: trains all cells, natural and flat, and writes
+docs/flatness.md with its figures.
 
-    python -m benchmarks.flatness --files DATA --runs RUNS [--threads N]     DATA holds mnist/ and fashion-mnist/, as make data leaves them
-    python -m benchmarks.flatness                                            only the page, from results that are there
+    python -m benchmarks.flatness --files DATA --runs RUNS [--threads N]     DATA holds mnist/ and
+    fashion-mnist/, as make data leaves them python -m benchmarks.flatness
+    only the page, from results that are there
 
 Runs that are done are not done again; one that was interrupted goes on.
 """
@@ -55,7 +57,9 @@ def cells() -> dict[str, Recipe]:
         for share in FLAT_SHARES:
             for part in FLAT_BATCHES:
                 for objective, method in OBJECTIVES.items():
-                    found[f"{data}, {share:g}, {part:g}, {objective}"] = replace(RECIPES[f"flat-{data}-{share:g}-{part:g}"], method=method)
+                    found[f"{data}, {share:g}, {part:g}, {objective}"] = replace(
+                        RECIPES[f"flat-{data}-{share:g}-{part:g}"], method=method
+                    )
     return found
 
 
@@ -69,7 +73,11 @@ def run(files: Path, runs: Path, only: str) -> None:
         trainer.resume()
         with Progress() as progress:
             task = progress.add_task(name, total=recipe.epochs, completed=trainer.epoch)
-            trainer.run(lambda step, progress=progress, task=task: progress.update(task, completed=step.epoch))
+            trainer.run(
+                lambda step, progress=progress, task=task: progress.update(
+                    task, completed=step.epoch
+                )
+            )
         trainer.save()
         model, _, size = load_trained(folder)
         some, test = share_of(recipe, data), test_images(recipe, files / recipe.data, size, None)
@@ -83,12 +91,16 @@ def run(files: Path, runs: Path, only: str) -> None:
 
 
 def _one_by_one(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor) -> float:
-    """The mean of the bounds of single samples: every sample with the weights that are worst for it."""
+    """The mean of the bounds of single samples: every sample with the weights that are worst for
+    it."""
     net = capture(model, x[:2])
     balls = weight_balls(net, EPS)
     with torch.no_grad():
         margins = torch.cat(
-            [net.margins(part, y, method="crown-ibp", perturb=balls) for part, y in zip(x.split(500), labels.split(500), strict=True)]
+            [
+                net.margins(part, y, method="crown-ibp", perturb=balls)
+                for part, y in zip(x.split(500), labels.split(500), strict=True)
+            ]
         )
         return float(torch.logsumexp(torch.cat([torch.zeros(len(x), 1), -margins], 1), 1).mean())
 
@@ -105,7 +117,7 @@ def bound_at_once(model: torch.nn.Module, x: torch.Tensor, labels: torch.Tensor)
         return float(mean_loss_bound(net, x, labels, perturb=weight_balls(net, EPS)))
 
 
-# -- the page --------------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 HEAD = """# Provably flat optima
 
@@ -132,21 +144,42 @@ def page(known: dict[str, Any]) -> str:
         rows = []
         for share in FLAT_SHARES:
             for k, part in enumerate(FLAT_BATCHES):
-                pair = [known.get(f"{data}, {share:g}, {part:g}, {objective}") for objective in OBJECTIVES]
+                pair = [
+                    known.get(f"{data}, {share:g}, {part:g}, {objective}")
+                    for objective in OBJECTIVES
+                ]
                 if None in pair:
                     continue
                 row = [f"{share:.0%}", f"{part:g} N"]
                 for which, found in enumerate(pair):
                     assert found is not None
-                    figures = (found["flatness"]["crown"], found["flatness"]["crown-ibp"], found["one_by_one"], found["attacked"])
-                    row += [f"{value:.2f}" for value in figures] + [f"{PAPER[data, share][which][k]:.2f}", f"{1 - found['test_error']:.2%}"]
+                    figures = (
+                        found["flatness"]["crown"],
+                        found["flatness"]["crown-ibp"],
+                        found["one_by_one"],
+                        found["attacked"],
+                    )
+                    row += [f"{value:.2f}" for value in figures] + [
+                        f"{PAPER[data, share][which][k]:.2f}",
+                        f"{1 - found['test_error']:.2%}",
+                    ]
                 rows.append(row)
         head = ["data", "batch"]
         for objective in OBJECTIVES:
-            head += [f"{objective}: F by crown", "by crown-ibp", "crown-ibp, one by one", "attack", "F in the paper", "test accuracy"]
+            head += [
+                f"{objective}: F by crown",
+                "by crown-ibp",
+                "crown-ibp, one by one",
+                "attack",
+                "F in the paper",
+                "test accuracy",
+            ]
         if rows:
             parts.append(f"\n## {data}\n\n" + "\n".join(table(head, rows)))
-    compared = {objective: known.get(f"{SHOWN}, {objective}", {}).get("tightness") for objective in OBJECTIVES}
+    compared = {
+        objective: known.get(f"{SHOWN}, {objective}", {}).get("tightness")
+        for objective in OBJECTIVES
+    }
     if all(compared.values()):
         parts.append(_tightness(compared))
     parts.append(_conclusion(known))
@@ -156,11 +189,16 @@ def page(known: dict[str, Any]) -> str:
 def _tightness(compared: dict[str, Any]) -> str:
     rows = []
     for objective, found in compared.items():
-        rows.append([objective, f"{found['loss']:.3f}", f"{found['attacked']:.4f}"] + [f"{found['flatness'][method]:.4f}" for method in TIGHT])
+        rows.append(
+            [objective, f"{found['loss']:.3f}", f"{found['attacked']:.4f}"]
+            + [f"{found['flatness'][method]:.4f}" for method in TIGHT]
+        )
     head = ["objective", "loss", "attack", *TIGHT]
     return (
-        f"\n## How tight\n\nF of the first {FEW} training images by each method, for the networks of MNIST, 10 %, 0.1 N.\n"
-        "The attack is a lower limit. `forward+backward` bounds 8 images at once, and the mean of such bounds.\n\n" + "\n".join(table(head, rows))
+        f"\n## How tight\n\nF of the first {FEW} training images by each method, for the "
+        "networks of MNIST, 10 %, 0.1 N.\n"
+        "The attack is a lower limit. `forward+backward` bounds 8 images at once, and the mean "
+        "of such bounds.\n\n" + "\n".join(table(head, rows))
     )
 
 
@@ -172,14 +210,22 @@ def _conclusion(known: dict[str, Any]) -> str:
             pairs.append((cell, natural, known[f"{cell}, flat"]))
     if not pairs:
         return ""
-    lower = [name for name, natural, flat in pairs if flat["flatness"]["crown-ibp"] < natural["flatness"]["crown-ibp"]]
+    lower = [
+        name
+        for name, natural, flat in pairs
+        if flat["flatness"]["crown-ibp"] < natural["flatness"]["crown-ibp"]
+    ]
     better = [name for name, natural, flat in pairs if flat["test_error"] < natural["test_error"]]
     worse = [name for name, natural, flat in pairs if flat["test_error"] >= natural["test_error"]]
     return (
-        f"\n## What it shows\n\nThe flat objective lowers F in {len(lower)} of {len(pairs)} cells. Test accuracy is higher with it in"
-        f" {len(better)} cells ({'; '.join(better) or 'none'}) and not in {len(worse)} ({'; '.join(worse) or 'none'}).\n\n"
-        "![test accuracy](flatness-accuracy.svg)\n\n![loss around the weights](flatness-surface.svg)\n\n"
-        "The surfaces: mean training loss of the networks of MNIST, 10 %, 0.1 N, along the gradient and a random direction, in units of the balls'"
+        f"\n## What it shows\n\nThe flat objective lowers F in {len(lower)} of {len(pairs)} "
+        "cells. Test accuracy is higher with it in"
+        f" {len(better)} cells ({'; '.join(better) or 'none'}) and not in {len(worse)} "
+        f"({'; '.join(worse) or 'none'}).\n\n"
+        "![test accuracy](flatness-accuracy.svg)\n\n![loss around the "
+        "weights](flatness-surface.svg)\n\n"
+        "The surfaces: mean training loss of the networks of MNIST, 10 %, 0.1 N, along the "
+        "gradient and a random direction, in units of the balls'"
         " radii; red: the upper bound that crown certifies, over the circle in which it holds.\n"
     )
 
@@ -190,9 +236,15 @@ def figures(known: dict[str, Any]) -> None:
     for ax, data in zip(axes, FLAT_SETS, strict=True):
         names = [f"{data}, {share:g}, {part:g}" for share in FLAT_SHARES for part in FLAT_BATCHES]
         for k, objective in enumerate(OBJECTIVES):
-            values = [1 - known.get(f"{name}, {objective}", {}).get("test_error", math.nan) for name in names]
+            values = [
+                1 - known.get(f"{name}, {objective}", {}).get("test_error", math.nan)
+                for name in names
+            ]
             ax.bar([i + 0.4 * k for i in range(len(names))], values, 0.4, label=objective)
-        ax.set_xticks([i + 0.2 for i in range(len(names))], [name.split(", ", 1)[1].replace(", ", "\n") for name in names])
+        ax.set_xticks(
+            [i + 0.2 for i in range(len(names))],
+            [name.split(", ", 1)[1].replace(", ", "\n") for name in names],
+        )
         ax.set_title(f"{data} (share of data, batch / N)")
         ax.set_ylim(0.6, 1)
     axes[0].set_ylabel("test accuracy")
@@ -203,7 +255,11 @@ def figures(known: dict[str, Any]) -> None:
     shown = {objective: known.get(f"{SHOWN}, {objective}") for objective in OBJECTIVES}
     if all(found is not None and "surface" in found for found in shown.values()):
         draw(
-            {name: (torch.tensor(found["surface"]), found["loss"] + found["flatness"]["crown"]) for name, found in shown.items() if found},
+            {
+                name: (torch.tensor(found["surface"]), found["loss"] + found["flatness"]["crown"])
+                for name, found in shown.items()
+                if found
+            },
             DOCS / "flatness-surface.svg",
         )
 
@@ -212,7 +268,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--files", type=Path)
     parser.add_argument("--runs", type=Path)
-    parser.add_argument("--only", default="", metavar="PREFIX", help='cells whose names begin so, such as "mnist"')
+    parser.add_argument(
+        "--only", default="", metavar="PREFIX", help='cells whose names begin so, such as "mnist"'
+    )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -1,4 +1,5 @@
-"""How the cost of each method grows with width, depth, batch, number of specifications and size of the input.
+"""How the cost of each method grows with width, depth, batch, number of specifications and size of
+the input.
 
     python -m benchmarks.growth [--threads N]
 
@@ -41,7 +42,9 @@ def settings() -> dict[str, list[tuple[int, Callable[[], nn.Module], tuple[int, 
         "width": [(n, lambda n=n: mlp(4, n, 100), (100,), 8, 9) for n in (32, 64, 128, 256, 512)],
         "depth": [(n, lambda n=n: mlp(n, 64, 100), (100,), 8, 9) for n in (1, 2, 4, 8, 12)],
         "batch": [(n, lambda: mlp(4, 64, 100), (100,), n, 9) for n in (1, 4, 16, 64, 128)],
-        "specifications": [(n, lambda: mlp(4, 256, 100), (100,), 8, n) for n in (1, 10, 100, 400, 1000)],
+        "specifications": [
+            (n, lambda: mlp(4, 256, 100), (100,), 8, n) for n in (1, 10, 100, 400, 1000)
+        ],
         "input side": [(n, lambda n=n: images(n), (3, n, n), 2, 9) for n in (8, 16, 32, 48)],
     }
 
@@ -56,11 +59,18 @@ def measure() -> dict[str, Any]:
             net, region = bl.capture(model, x), bl.Linf(x, 0.01)
             spec = torch.randn(specs, 10)
 
-            def ask(method: str, net: bl.Net = net, region: bl.Region = region, spec: torch.Tensor = spec) -> Any:
+            def ask(
+                method: str,
+                net: bl.Net = net,
+                region: bl.Region = region,
+                spec: torch.Tensor = spec,
+            ) -> Any:
                 with torch.no_grad():
                     return net.bounds(region, spec=spec, method=method, sides="lower")
 
-            seconds = best_of({method: lambda m=method: ask(m) for method in METHODS}, rounds=5, seconds=8)
+            seconds = best_of(
+                {method: lambda m=method: ask(m) for method in METHODS}, rounds=5, seconds=8
+            )
             for method in METHODS:
                 found.setdefault(axis, {}).setdefault(method, []).append((value, seconds[method]))
             print(axis, value, {method: f"{1e3 * time:.1f} ms" for method, time in seconds.items()})
@@ -74,10 +84,18 @@ def plot(found: dict[str, Any]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "boundlab"
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(3.2 * len(found), 3.2), constrained_layout=True)
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(3.2 * len(found), 3.2), constrained_layout=True
+    )
     for ax, (axis, curves) in zip(axes, found.items(), strict=True):
         for method, points in curves.items():
-            ax.plot([n for n, _ in points], [1e3 * s for _, s in points], marker="o", markersize=3, label=method)
+            ax.plot(
+                [n for n, _ in points],
+                [1e3 * s for _, s in points],
+                marker="o",
+                markersize=3,
+                label=method,
+            )
         ax.set(xlabel=axis, xscale="log", yscale="log")
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("milliseconds")
@@ -86,7 +104,9 @@ def plot(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -2,9 +2,8 @@
 
     python -m benchmarks.kw_mnist --data FOLDER [--limit N] [--batch N] [--method crown] [--threads N]
 
-Prints clean and verified error and the seconds per image. The published figure is 5.8 % (dual network bounds); an
-independent CROWN reaches 5.26 %.
-"""
+Prints clean and verified error and the seconds per image. The published figure is 5.8 % (dual
+network bounds); an independent CROWN reaches 5.26 %."""
 
 from __future__ import annotations
 
@@ -21,7 +20,9 @@ from benchmarks.timing import load, save
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--limit", type=int, default=10000)
     parser.add_argument("--batch", type=int, default=50)
@@ -43,11 +44,23 @@ def main() -> None:
             unverified += int((~((margins > 0).all(1) & right)).sum())
     seconds = time.perf_counter() - start
     count = len(images)
-    print(f"{options.method}: {count} images, clean error {wrong / count:.2%}, verified error {unverified / count:.2%}")
+    print(
+        f"{options.method}: {count} images, clean error {wrong / count:.2%}, verified error "
+        f"{unverified / count:.2%}"
+    )
     rates = {"clean": wrong / count, "verified": unverified / count}
-    row = {"method": options.method, "images": count, **rates, "seconds": seconds, "each": seconds / count}
+    row = {
+        "method": options.method,
+        "images": count,
+        **rates,
+        "seconds": seconds,
+        "each": seconds / count,
+    }
     save("kw_mnist", (load("kw_mnist") or {}) | {options.method: row})
-    print(f"{seconds:.0f} s, {seconds / count:.4f} s an image, {options.threads} threads, batches of {options.batch}")
+    print(
+        f"{seconds:.0f} s, {seconds / count:.4f} s an image, {options.threads} threads, "
+        f"batches of {options.batch}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Peak memory of crown in window form and in dense form, and a network whose dense form does not fit a budget.
+"""Peak memory of crown in window form and in dense form, and a network whose dense form does not
+fit a budget.
 
     python -m benchmarks.memory [--threads N]
 
-Each measurement is a process of its own that asks one question twice: once the growth of its resident size is looked at every
-millisecond (Linux), which has in it what the allocator keeps and what kernels need for themselves, and scatters with both; and
-once the profiler notes every allocation of a tensor, whose sum at its highest is the same in every run.
-"""
+Each measurement is a process of its own that asks one question twice: once the growth of its
+resident size is looked at every millisecond (Linux), which has in it what the allocator keeps and
+what kernels need for themselves, and scatters with both; and once the profiler notes every
+allocation of a tensor, whose sum at its highest is the same in every run."""
 
 from __future__ import annotations
 
@@ -32,7 +33,14 @@ from benchmarks.timing import save
 from benchmarks.workloads import WORKLOADS
 from boundlab.methods import backward, memory
 
-CASES = [("conv_wide", False), ("conv_wide", True), ("resnet", False), ("resnet", True), ("cnn7", False), ("cnn7 in less", False)]
+CASES = [
+    ("conv_wide", False),
+    ("conv_wide", True),
+    ("resnet", False),
+    ("resnet", True),
+    ("cnn7", False),
+    ("cnn7 in less", False),
+]
 BUDGETS = {"cnn7": "2 GiB", "cnn7 in less": "20 MiB"}
 
 
@@ -73,24 +81,32 @@ class Watch:
 
 
 def allocated(task: Callable[[], Any]) -> int:
-    """The most bytes of tensors that are there at once while a task runs, beside those that were there before."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+    """The most bytes of tensors that are there at once while a task runs, beside those that were
+    there before."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profiler:
         task()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
-    changes = sorted((event["ts"], event["args"]["Bytes"]) for event in events if event.get("name") == "[memory]")
+    changes = sorted(
+        (event["ts"], event["args"]["Bytes"]) for event in events if event.get("name") == "[memory]"
+    )
     return max(itertools.accumulate((size for _, size in changes), initial=0))
 
 
 def cnn7() -> nn.Sequential:
-    """Seven layers at 32x32, of the size that certified training uses, with an eighth of its channels in the last ones."""
+    """Seven layers at 32x32, of the size that certified training uses, with an eighth of its
+    channels in the last ones."""
     widths = [(3, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 128, 1)]
     layers: list[nn.Module] = []
     for into, out, stride in widths:
         layers += [nn.Conv2d(into, out, 3, stride=stride, padding=1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 16 * 16, 512), nn.ReLU(), nn.Linear(512, 10))
+    return nn.Sequential(
+        *layers, nn.Flatten(), nn.Linear(128 * 16 * 16, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
 
 
 def once(name: str, dense: bool, threads: int) -> dict[str, Any]:
@@ -115,13 +131,16 @@ def once(name: str, dense: bool, threads: int) -> dict[str, Any]:
         seconds = time.perf_counter() - start
         tensors = allocated(ask)
     return {
-        "workload": name, "form": "dense" if dense else "windows", "tensors_mib": tensors / 2**20, "peak_mib": watch.grown / 2**20,
+        "workload": name, "form": "dense" if dense else "windows", "tensors_mib": tensors / 2**20,
+        "peak_mib": watch.grown / 2**20,
         "seconds": seconds, "width": float(bounds.width.mean()),
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--once", nargs=2)
     options = parser.parse_args()
@@ -130,8 +149,23 @@ def main() -> None:
         return
     rows = []
     for name, dense in CASES:
-        call = [sys.executable, "-m", "benchmarks.memory", "--threads", str(options.threads), "--once", name, "dense" if dense else "windows"]
-        rows.append(json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
+        call = [
+            sys.executable,
+            "-m",
+            "benchmarks.memory",
+            "--threads",
+            str(options.threads),
+            "--once",
+            name,
+            "dense" if dense else "windows",
+        ]
+        rows.append(
+            json.loads(
+                subprocess.run(
+                    call, check=True, capture_output=True, text=True
+                ).stdout.splitlines()[-1]
+            )
+        )
         print(rows[-1])
         save("memory", rows)
 

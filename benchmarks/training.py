@@ -1,13 +1,14 @@
-"""Time and peak memory of a training step: natural, IBP, LiRPA with and without loss fusion, as multiples of natural.
+"""Time and peak memory of a training step: natural, IBP, LiRPA with and without loss fusion, as
+multiples of natural.
 
     python -m benchmarks.training [--threads N] [--rounds N] [--only NAME]
 
-A step is forward and backward; what the optimiser takes for its update, clipping included, is measured beside it. Robust steps
-have the channels last in memory, as the recipes of these networks do; natural ones are measured both ways, and multiples are of
-the plain one. Robust steps contain the clean pass, whose batch-norm statistics they share and differentiate through; LiRPA is
-mixed with IBP (beta 0.5). Times are interleaved, best of several rounds, in one process a network; memory is the growth of a
-process of its own. Steps that would not fit are left out.
-"""
+A step is forward and backward; what the optimiser takes for its update, clipping included, is
+measured beside it. Robust steps have the channels last in memory, as the recipes of these networks
+do; natural ones are measured both ways, and multiples are of the plain one. Robust steps contain
+the clean pass, whose batch-norm statistics they share and differentiate through; LiRPA is mixed
+with IBP (beta 0.5). Times are interleaved, best of several rounds, in one process a network; memory
+is the growth of a process of its own. Steps that would not fit are left out."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ STEPS: dict[str, dict[str, Any] | None] = {
     "fused": {"beta": 0.5},
     "unfused": {"beta": 0.5, "fused": False},
 }
-NAMES = {"cnn7-bn": "CNN-7+BN", "resnext": "ResNeXt", "wide-resnet": "WideResNet", "densenet": "DenseNet"}
+NAMES = {
+    "cnn7-bn": "CNN-7+BN",
+    "resnext": "ResNeXt",
+    "wide-resnet": "WideResNet",
+    "densenet": "DenseNet",
+}
 
 
 def peer(name: str) -> dict[str, float]:
@@ -47,7 +53,11 @@ def peer(name: str) -> dict[str, float]:
     theirs = json.loads((Path(__file__).parent / "peer.json").read_text())["training"]
     for known, figures in theirs.items():
         if known.startswith(f"{NAMES[model]}, {rest}, "):
-            return {ours: figures[key] for ours, key in (("ibp", "ibp"), ("fused", "lf"), ("unfused", "nolf")) if key in figures}
+            return {
+                ours: figures[key]
+                for ours, key in (("ibp", "ibp"), ("fused", "lf"), ("unfused", "nolf"))
+                if key in figures
+            }
     return {}
 
 
@@ -63,7 +73,8 @@ class Case:
         return f"{self.model}, {self.size}x{self.size}, {self.classes} classes"
 
     def runs(self, step: str) -> bool:
-        """Without fusion every class has a row of its own: with 200 of them the coefficients do not fit."""
+        """Without fusion every class has a row of its own: with 200 of them the coefficients do not
+        fit."""
         return step != "unfused" or self.classes <= 10
 
     def network(self) -> nn.Module:
@@ -85,7 +96,10 @@ class Case:
 
     def steps(self) -> dict[str, Callable[[], None]]:
         model = self.network()
-        x, y = torch.rand(self.batch, 3, self.size, self.size), torch.randint(0, self.classes, (self.batch,))
+        x, y = (
+            torch.rand(self.batch, 3, self.size, self.size),
+            torch.randint(0, self.classes, (self.batch,)),
+        )
         last = x.contiguous(memory_format=torch.channels_last)
         net = bl.capture(model, x[:2])
 
@@ -101,19 +115,41 @@ class Case:
             bl.robust_cross_entropy(net, region, y, clean=seen.values, **how).mean().backward()
 
         given = {"natural": x, "natural, channels last": last}
-        task = lambda name, how: partial(natural, given[name]) if how is None else partial(robust, **how)
+        task = lambda name, how: (
+            partial(natural, given[name]) if how is None else partial(robust, **how)
+        )
         return {name: task(name, how) for name, how in STEPS.items() if self.runs(name)}
 
 
-CASES = [Case(name, 32, 10, batch) for name, batch in (("cnn7-bn", 16), ("densenet", 8), ("wide-resnet", 8), ("resnext", 16))]
-CASES += [Case(name, 56, 200, batch) for name, batch in (("cnn7-bn", 8), ("densenet", 4), ("wide-resnet", 2), ("resnext", 8))]
+CASES = [
+    Case(name, 32, 10, batch)
+    for name, batch in (("cnn7-bn", 16), ("densenet", 8), ("wide-resnet", 8), ("resnext", 16))
+]
+CASES += [
+    Case(name, 56, 200, batch)
+    for name, batch in (("cnn7-bn", 8), ("densenet", 4), ("wide-resnet", 2), ("resnext", 8))
+]
 CASES += [Case("cnn7-bn", 32, 1000, 16)]
 
 
 def memory_of(case: Case, step: str, threads: int) -> float:
     """MiB that a process grows by in one step, after a smaller one."""
-    call = [sys.executable, "-m", "benchmarks.training", "--threads", str(threads), "--only", case.name, "--memory", step]
-    return float(json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
+    call = [
+        sys.executable,
+        "-m",
+        "benchmarks.training",
+        "--threads",
+        str(threads),
+        "--only",
+        case.name,
+        "--memory",
+        step,
+    ]
+    return float(
+        json.loads(
+            subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        )
+    )
 
 
 def grown(case: Case, step: str) -> float:
@@ -124,12 +160,20 @@ def grown(case: Case, step: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
-    parser.add_argument("--keep-times", action="store_true", help="measure the memory again, and keep the times that are recorded")
-    parser.add_argument("--memory", choices=list(STEPS), help="print the memory of one step in MiB and end")
+    parser.add_argument(
+        "--keep-times",
+        action="store_true",
+        help=("measure the memory again, and keep the times that are recorded"),
+    )
+    parser.add_argument(
+        "--memory", choices=list(STEPS), help="print the memory of one step in MiB and end"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     chosen = [case for case in CASES if options.only in case.name]
@@ -140,8 +184,12 @@ def main() -> None:
     for case in chosen:
         known = rows.get(case.name, {}) if options.keep_times else {}
         steps = case.steps()
-        seconds = known.get("seconds") or best_of({**steps, "update": case.update()}, options.rounds, seconds=60)
-        kernels = known.get("kernels") or {step: kernel_seconds(task, 3) for step, task in steps.items()}
+        seconds = known.get("seconds") or best_of(
+            {**steps, "update": case.update()}, options.rounds, seconds=60
+        )
+        kernels = known.get("kernels") or {
+            step: kernel_seconds(task, 3) for step, task in steps.items()
+        }
         if case.classes > 200:  # in the same rounds as the same step with few classes
             pair = {"few": replace(case, classes=10).steps()["fused"], "many": steps["fused"]}
             compared = best_of(pair, 2 * options.rounds, seconds=60)
@@ -150,10 +198,22 @@ def main() -> None:
             compared = None
         peaks = {step: memory_of(case, step, options.threads) for step in steps}
         work = {step: gigaflops(task) for step, task in steps.items()}
-        rows[case.name] = {"batch": case.batch, "seconds": seconds, "kernels": kernels, "gigaflops": work, "mib": peaks}
+        rows[case.name] = {
+            "batch": case.batch,
+            "seconds": seconds,
+            "kernels": kernels,
+            "gigaflops": work,
+            "mib": peaks,
+        }
         rows[case.name] |= {"compared": compared} if compared else {}
         times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
-        print(case.name, f"natural {1e3 * seconds['natural']:.0f} ms", times, {step: f"{value:.0f} MiB" for step, value in peaks.items()}, flush=True)
+        print(
+            case.name,
+            f"natural {1e3 * seconds['natural']:.0f} ms",
+            times,
+            {step: f"{value:.0f} MiB" for step, value in peaks.items()},
+            flush=True,
+        )
         save("training", {"threads": options.threads, "rows": rows})
 
 

@@ -1,10 +1,11 @@
-"""Cost and mean margin of every method on every workload, beside those of the leading library (peer.json).
+"""Cost and mean margin of every method on every workload, beside those of the leading library
+(peer.json).
 
     python -m benchmarks.verification [--threads N] [--rounds N] [--only TEXT]
 
-The cost is the time of ``net.margins`` without gradient as a multiple of a forward and backward pass of the same batch.
-If auto_LiRPA is importable, it is timed beside on the same networks in the same rounds.
-"""
+The cost is the time of ``net.margins`` without gradient as a multiple of a forward and backward
+pass of the same batch. If auto_LiRPA is importable, it is timed beside on the same networks in the
+same rounds."""
 
 from __future__ import annotations
 
@@ -61,9 +62,17 @@ def measure(name: str, method: str, rounds: int) -> dict[str, Any]:
     return row | ({"other_ratio": seconds["other"] / seconds["step"]} if other is not None else {})
 
 
-def other_library(model: nn.Module, x: Tensor, y: Tensor, eps: float, method: str) -> Callable[[], Any] | None:
+def other_library(
+    model: nn.Module, x: Tensor, y: Tensor, eps: float, method: str
+) -> Callable[[], Any] | None:
     """The same question to auto_LiRPA, if it is there and can answer."""
-    names = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN", "alpha-crown": "CROWN-Optimized", "forward+backward": "Forward+Backward"}
+    names = {
+        "ibp": "IBP",
+        "crown-ibp": "CROWN-IBP",
+        "crown": "CROWN",
+        "alpha-crown": "CROWN-Optimized",
+        "forward+backward": "Forward+Backward",
+    }
     if importlib.util.find_spec("auto_LiRPA") is None:
         return None
     import auto_LiRPA  # type: ignore[import-not-found]
@@ -73,8 +82,15 @@ def other_library(model: nn.Module, x: Tensor, y: Tensor, eps: float, method: st
         ball = auto_LiRPA.BoundedTensor(x, auto_LiRPA.PerturbationLpNorm(norm=math.inf, eps=eps))
         classes = model(x).shape[1]
         eye = torch.eye(classes)
-        c = torch.stack([torch.stack([eye[int(label)] - eye[k] for k in range(classes) if k != int(label)]) for label in y])
-        ask = lambda: wrapped.compute_bounds(x=(ball,), C=c, method=names[method], bound_upper=False)
+        c = torch.stack(
+            [
+                torch.stack([eye[int(label)] - eye[k] for k in range(classes) if k != int(label)])
+                for label in y
+            ]
+        )
+        ask = lambda: wrapped.compute_bounds(
+            x=(ball,), C=c, method=names[method], bound_upper=False
+        )
         ask()
     except Exception as error:  # whatever it raises, the benchmark goes on without it
         print(f"auto_LiRPA cannot do {method}: {type(error).__name__}: {error}")
@@ -83,7 +99,9 @@ def other_library(model: nn.Module, x: Tensor, y: Tensor, eps: float, method: st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="")
@@ -95,7 +113,9 @@ def main() -> None:
             key = f"{name}/{method}"
             if options.only in key:
                 rows[key] = measure(name, method, options.rounds)
-                print(f"{key}: {rows[key]['ratio']:.1f} steps, margin {rows[key]['mean_margin']:.5f}")
+                print(
+                    f"{key}: {rows[key]['ratio']:.1f} steps, margin {rows[key]['mean_margin']:.5f}"
+                )
                 save("verification", {"threads": options.threads, "rows": rows})
     show(rows)
 
@@ -105,19 +125,34 @@ def gains(rows: dict[str, Any]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for key, row in rows.items():
         found.setdefault(row["method"], []).append(PEER[key]["ratio"] / row["ratio"])
-    return {method: math.exp(sum(map(math.log, values)) / len(values)) for method, values in found.items()}
+    return {
+        method: math.exp(sum(map(math.log, values)) / len(values))
+        for method, values in found.items()
+    }
 
 
 def show(rows: dict[str, Any]) -> None:
-    table = Table("workload", "method", "batch", "cost (steps)", "peer", "peer / ours", "mean margin", "peer")
+    table = Table(
+        "workload", "method", "batch", "cost (steps)", "peer", "peer / ours", "mean margin", "peer"
+    )
     for key, row in rows.items():
         peer = PEER[key]
-        cells = f"{row['ratio']:.1f}", f"{peer['ratio']:.1f}", f"{peer['ratio'] / row['ratio']:.2f}", f"{row['mean_margin']:.5f}"
-        table.add_row(row["workload"], row["method"], str(row["batch"]), *cells, f"{peer['mean_margin']:.5f}")
+        cells = (
+            f"{row['ratio']:.1f}",
+            f"{peer['ratio']:.1f}",
+            f"{peer['ratio'] / row['ratio']:.2f}",
+            f"{row['mean_margin']:.5f}",
+        )
+        table.add_row(
+            row["workload"], row["method"], str(row["batch"]), *cells, f"{peer['mean_margin']:.5f}"
+        )
     console = Console(width=120)
     console.print(table)
     for method, gain in gains(rows).items():
-        console.print(f"{method}: {gain:.2f}x in the geometric mean" + (f" (target {TARGETS[method]}x)" if method in TARGETS else ""))
+        console.print(
+            f"{method}: {gain:.2f}x in the geometric mean"
+            + (f" (target {TARGETS[method]}x)" if method in TARGETS else "")
+        )
 
 
 if __name__ == "__main__":

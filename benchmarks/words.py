@@ -1,8 +1,10 @@
-"""The paper's experiment with replaced words: trains classifiers of sentences, verifies them by every method and writes docs/words.md.
+"""The paper's experiment with replaced words: trains classifiers of sentences, verifies them by
+every method and writes docs/words.md.
 
-    python -m benchmarks.words --files SST --runs RUNS [--threads N]    trains what is not there yet, and measures it
-    python -m benchmarks.words --files SST --runs RUNS --costs          seconds a sentence, and how they grow
-    python -m benchmarks.words                                          only the page, from results that are there
+    python -m benchmarks.words --files SST --runs RUNS [--threads N]    trains what is not there
+    yet, and measures it python -m benchmarks.words --files SST --runs RUNS --costs          seconds
+    a sentence, and how they grow python -m benchmarks.words
+    only the page, from results that are there
 
 Runs that are done are not done again; one that was interrupted goes on.
 """
@@ -36,7 +38,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 BUDGETS = tuple(range(7))
 CHEAP, DEAR = ("ibp", "crown-ibp"), ("forward", "forward+backward")
 FEW, SOME, DRAWS = {"lstm": 10, "transformer": 40, "transformer-ln": 40}, 100, 33
-"""Sentences that the dear methods and the attack get, and how many random substitutions of a sentence are held against each bound."""
+"""Sentences that the dear methods and the attack get, and how many random substitutions of a
+sentence are held against each bound."""
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "natural": {"method": "natural"},
     "ibp": {"method": "ibp"},
@@ -48,7 +51,11 @@ SEEDS = {("transformer", "lirpa-6"): 3}
 PAPER: dict[
     tuple[str, str], dict[str, tuple[float, ...]]
 ] = {  # Xu et al. 2020, table of the language models: verified accuracy for 0 to 6 replaced words
-    ("lstm", "natural"): {"ibp": (84.9, *[0.6] * 6), "forward": (84.9, *[0.0] * 6), "forward+backward": (84.9, *[0.0] * 6)},
+    ("lstm", "natural"): {
+        "ibp": (84.9, *[0.6] * 6),
+        "forward": (84.9, *[0.0] * 6),
+        "forward+backward": (84.9, *[0.0] * 6),
+    },
     ("lstm", "ibp"): {"ibp": (79.8, *[76.2] * 6)},
     ("lstm", "lirpa-1"): {"crown-ibp": (81.3, 79.0, *[78.6] * 5)},
     ("lstm", "alt-1"): {"crown-ibp": (81.7, 77.3, 75.2, 73.8, 72.7, 72.3, 72.0)},
@@ -73,8 +80,11 @@ def cells() -> dict[str, Recipe]:
     for model, objective in PAPER:
         for seed in range(SEEDS.get((model, objective), 1)):
             recipe = RECIPES[f"sst-{model.removesuffix('-ln')}"]
-            share = 0.03 if (model, objective) == ("lstm", "alt-1") else recipe.share  # the dearest run
-            found[f"{model}, {objective}, {seed}"] = replace(recipe, model=model, seed=seed, share=share, **OBJECTIVES[objective])
+            # the dearest run
+            share = 0.03 if (model, objective) == ("lstm", "alt-1") else recipe.share
+            found[f"{model}, {objective}, {seed}"] = replace(
+                recipe, model=model, seed=seed, share=share, **OBJECTIVES[objective]
+            )
     return found
 
 
@@ -98,11 +108,23 @@ def run(files: Path, runs: Path, only: str) -> None:
         model, _ = load_classifier(folder, data.vocabulary)
         with Progress() as progress:
             task = progress.add_task(f"{name}: verifying", total=len(data))
-            every = evaluate_words(model, data, BUDGETS, CHEAP, attack=False, watch=lambda n, task=task, progress=progress: progress.advance(task, n))
+            every = evaluate_words(
+                model,
+                data,
+                BUDGETS,
+                CHEAP,
+                attack=False,
+                watch=lambda n, task=task, progress=progress: progress.advance(task, n),
+            )
         sample = spread(data, FEW[recipe.model])
         few = evaluate_words(model, sample, BUDGETS, DEAR, batch=1, attack=False)
         some = evaluate_words(model, spread(data, SOME), BUDGETS, ())
-        found = {"all": asdict(every), "few": asdict(few), "some": asdict(some), "held": held_against_bounds(model, sample)}
+        found = {
+            "all": asdict(every),
+            "few": asdict(few),
+            "some": asdict(some),
+            "held": held_against_bounds(model, sample),
+        }
         known = stored("words") or {}
         save("words", {**known, "runs": {**known.get("runs", {}), name: found}})
 
@@ -114,9 +136,14 @@ def spread(data: Sentences, count: int) -> Sentences:
 
 @torch.no_grad()
 def held_against_bounds(model: TextClassifier, data: Sentences) -> dict[str, int]:
-    """Random substitutions, and the strongest that the attack finds, against the bounds of every method (the dear ones for every
-    fifth sentence): how many were tried, how many outputs left their bounds, and how many proved sentences changed their class."""
-    generator, bodies, substitutes = torch.Generator().manual_seed(0), Bodies(model), data.vocabulary.substitutes
+    """Random substitutions, and the strongest that the attack finds, against the bounds of every
+    method (the dear ones for every fifth sentence): how many were tried, how many outputs left
+    their bounds, and how many proved sentences changed their class."""
+    generator, bodies, substitutes = (
+        torch.Generator().manual_seed(0),
+        Bodies(model),
+        data.vocabulary.substitutes,
+    )
     counts = {"tried": 0, "outside": 0, "changed": 0}
     for number, row in enumerate(data.words):
         words, methods = trimmed(row[None]), CHEAP if number % 5 else (*CHEAP, *DEAR)
@@ -132,29 +159,54 @@ def held_against_bounds(model: TextClassifier, data: Sentences) -> dict[str, int
                 spec = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0] if label else [1.0, -1.0]])
                 bounds, wanted = net.bounds(region, mask, method=method, spec=spec), values @ spec.T
                 room = 1e-4 * (1 + wanted.abs())
-                counts["outside"] += int(((wanted < bounds.lower - room) | (wanted > bounds.upper + room)).any(1).sum())
+                counts["outside"] += int(
+                    ((wanted < bounds.lower - room) | (wanted > bounds.upper + room)).any(1).sum()
+                )
                 if float(bounds.lower[0, 2]) > 0:
                     counts["changed"] += int((values.argmax(1) != label).sum())
     return counts
 
 
-# -- costs -----------------------------------------------------------------------------------------------------------------
+# -- costs -----------------------------------------------------------------------------------------
 
 LENGTHS, CHOICES = (4, 8, 16, 32), (1, 2, 4, 8)
 
 
 def costs(files: Path, runs: Path) -> None:
-    """Milliseconds a sentence by method, of the networks that were trained with LiRPA; and against length and substitutes."""
+    """Milliseconds a sentence by method, of the networks that were trained with LiRPA; and against
+    length and substitutes."""
     data = load_sentences(files, "test")
     found: dict[str, Any] = {}
     for name in ("transformer", "lstm"):
         folder = runs / f"{name}-lirpa-6-s0"
-        model = load_classifier(folder, data.vocabulary)[0] if folder.exists() else build_text(name, len(data.vocabulary), 2).eval()
+        model = (
+            load_classifier(folder, data.vocabulary)[0]
+            if folder.exists()
+            else build_text(name, len(data.vocabulary), 2).eval()
+        )
         bodies, methods = Bodies(model), (*CHEAP, *DEAR)
-        tasks = {f"{method}, {length}, 8": _task(bodies, length, 8, method) for method in methods for length in LENGTHS}
-        tasks |= {f"{method}, 16, {count}": _task(bodies, 16, count, method) for method in methods for count in CHOICES}
-        found[name] = {key: 1000 * seconds for key, seconds in best_of(tasks, rounds=3, seconds=60).items()}
-    save("words", {**(stored("words") or {}), "costs": found, "threads": torch.get_num_threads(), "measured": time.strftime("%Y-%m-%d")})
+        tasks = {
+            f"{method}, {length}, 8": _task(bodies, length, 8, method)
+            for method in methods
+            for length in LENGTHS
+        }
+        tasks |= {
+            f"{method}, 16, {count}": _task(bodies, 16, count, method)
+            for method in methods
+            for count in CHOICES
+        }
+        found[name] = {
+            key: 1000 * seconds for key, seconds in best_of(tasks, rounds=3, seconds=60).items()
+        }
+    save(
+        "words",
+        {
+            **(stored("words") or {}),
+            "costs": found,
+            "threads": torch.get_num_threads(),
+            "measured": time.strftime("%Y-%m-%d"),
+        },
+    )
 
 
 def _task(bodies: Bodies, length: int, choices: int, method: str) -> Callable[[], Any]:
@@ -162,12 +214,15 @@ def _task(bodies: Bodies, length: int, choices: int, method: str) -> Callable[[]
     generator = torch.Generator().manual_seed(length * 100 + choices)
     vectors = bodies.model.embedding.weight.detach()
     pick = lambda *shape: vectors[torch.randint(2, len(vectors), shape, generator=generator)]
-    region, mask = Words(pick(1, length), pick(1, length, choices), None, 6), torch.ones(1, length, dtype=torch.bool)
+    region, mask = (
+        Words(pick(1, length), pick(1, length, choices), None, 6),
+        torch.ones(1, length, dtype=torch.bool),
+    )
     net, label = bodies[length], torch.zeros(1, dtype=torch.long)
     return torch.no_grad()(lambda: net.margins(region, mask, label, method=method))
 
 
-# -- the page --------------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 HEAD = f"""# Replaced words
 
@@ -202,7 +257,11 @@ def page(known: dict[str, Any]) -> str:
     for model in ("lstm", "transformer", "transformer-ln"):
         rows = []
         for (which, objective), paper in PAPER.items():
-            found = [row for name, row in runs.items() if which == model and name.startswith(f"{model}, {objective}, ")]
+            found = [
+                row
+                for name, row in runs.items()
+                if which == model and name.startswith(f"{model}, {objective}, ")
+            ]
             if found:
                 rows += _rows(objective, found, paper)
         if rows:
@@ -212,8 +271,10 @@ def page(known: dict[str, Any]) -> str:
     if held:
         total = {key: sum(counts[key] for counts in held) for key in held[0]}
         parts.append(
-            f"\n## Soundness\n\n{total['tried']} substitutions, random ones and the strongest found, of 10 to 40"
-            f" sentences under each of {len(held)} networks, against the bounds of {', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of"
+            f"\n## Soundness\n\n{total['tried']} substitutions, random ones and the strongest "
+            "found, of 10 to 40"
+            f" sentences under each of {len(held)} networks, against the bounds of "
+            f"{', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of"
             f" a bound, {total['changed']} proved sentences changed.\n"
         )
     if "costs" in known:
@@ -221,7 +282,9 @@ def page(known: dict[str, Any]) -> str:
     return "".join(parts)
 
 
-def _rows(objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[float, ...]]) -> list[list[str]]:
+def _rows(
+    objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[float, ...]]
+) -> list[list[str]]:
     rows = []
     names = [(method, "all", f"{method}") for method in CHEAP] + [
         (method, "few", f"{method}, {found[0]['few']['count']} sentences") for method in DEAR
@@ -231,30 +294,59 @@ def _rows(objective: str, found: list[dict[str, Any]], paper: dict[str, tuple[fl
         for k, budget in enumerate(BUDGETS):
             values = [100 * run[part]["verified"][method][str(budget)] for run in found]
             spread_ = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells_.append(f"{statistics.mean(values):.1f}{spread_}" + (f" ({paper[method][k]:.1f})" if method in paper else ""))
-        rows.append([objective + (f", {len(found)} seeds" if len(found) > 1 else ""), shown, *cells_])
+            cells_.append(
+                f"{statistics.mean(values):.1f}{spread_}"
+                + (f" ({paper[method][k]:.1f})" if method in paper else "")
+            )
+        rows.append(
+            [objective + (f", {len(found)} seeds" if len(found) > 1 else ""), shown, *cells_]
+        )
     left = [[100 * run["some"]["attacked"][str(budget)] for run in found] for budget in BUDGETS]
-    rows.append([objective, f"left by the attack, {found[0]['some']['count']} sentences", *[f"{statistics.mean(values):.1f}" for values in left]])
+    rows.append(
+        [
+            objective,
+            f"left by the attack, {found[0]['some']['count']} sentences",
+            *[f"{statistics.mean(values):.1f}" for values in left],
+        ]
+    )
     return rows
 
 
 def _costs(known: dict[str, Any]) -> str:
     text = (
-        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one sentence at a time, random words, six replaced; best of"
-        " three interleaved rounds beside other work), against the length with 8 substitutes a word, and with 16 words against the number of"
+        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one "
+        "sentence at a time, random words, six replaced; best of"
+        " three interleaved rounds beside other work), against the length with 8 substitutes a "
+        "word, and with 16 words against the number of"
         " substitutes.\n\n"
     )
     rows = []
     for model, found in known["costs"].items():
         for method in (*CHEAP, *DEAR):
-            per = lambda length, count, method=method, found=found: f"{found[f'{method}, {length}, {count}']:.1f}"
-            rows.append([model, method, *[per(length, 8) for length in LENGTHS], *[per(16, count) for count in CHOICES]])
-    head = ["network", "method", *[f"{n} words" for n in LENGTHS], *[f"{n} substitutes" for n in CHOICES]]
+            per = lambda length, count, method=method, found=found: (
+                f"{found[f'{method}, {length}, {count}']:.1f}"
+            )
+            rows.append(
+                [
+                    model,
+                    method,
+                    *[per(length, 8) for length in LENGTHS],
+                    *[per(16, count) for count in CHOICES],
+                ]
+            )
+    head = [
+        "network",
+        "method",
+        *[f"{n} words" for n in LENGTHS],
+        *[f"{n} substitutes" for n in CHOICES],
+    ]
     return text + "\n".join(table(head, rows))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=Path)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--only", default="", help="runs whose name starts so")

@@ -1,9 +1,9 @@
 """The networks on which bound methods are timed, and the question that is asked of each.
 
-Every workload is a network with random weights, an input shape, a radius and a batch for each method. Costs are given as
-seconds of the bound computation / seconds of one forward and backward pass of the same batch, a figure that carries over
-between machines. ``peer.json`` holds the same figures of the leading library.
-"""
+Every workload is a network with random weights, an input shape, a radius and a batch for each
+method. Costs are given as seconds of the bound computation / seconds of one forward and backward
+pass of the same batch, a figure that carries over between machines. ``peer.json`` holds the same
+figures of the leading library."""
 
 from __future__ import annotations
 
@@ -29,22 +29,26 @@ def mlp(depth: int, width: int, inputs: int = 784) -> nn.Sequential:
 
 def conv_small() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(1, 16, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(1, 16, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1), nn.ReLU(),
         nn.Flatten(), nn.Linear(1568, 100), nn.ReLU(), nn.Linear(100, 10),
     )  # fmt: skip
 
 
 def conv_wide() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(3, 32, 5, stride=2, padding=2), nn.ReLU(), nn.Conv2d(32, 128, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(3, 32, 5, stride=2, padding=2), nn.ReLU(),
+        nn.Conv2d(32, 128, 4, stride=2, padding=1), nn.ReLU(),
         nn.Flatten(), nn.Linear(8192, 250), nn.ReLU(), nn.Linear(250, 10),
     )  # fmt: skip
 
 
 def conv_deep() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(3, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(),
-        nn.Conv2d(8, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 100), nn.ReLU(), nn.Linear(100, 10),
+        nn.Conv2d(3, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1),
+        nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(8, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 100),
+        nn.ReLU(), nn.Linear(100, 10),
     )  # fmt: skip
 
 
@@ -54,7 +58,9 @@ class ResNet(nn.Module):
     def __init__(self, width: int = 8) -> None:
         super().__init__()
         w = width
-        self.stem = nn.Sequential(nn.Conv2d(3, w, 3, stride=2, padding=1), nn.BatchNorm2d(w), nn.ReLU())
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, w, 3, stride=2, padding=1), nn.BatchNorm2d(w), nn.ReLU()
+        )
         self.a = nn.Sequential(
             nn.Conv2d(w, 2 * w, 3, stride=2, padding=1),
             nn.BatchNorm2d(2 * w),
@@ -64,9 +70,15 @@ class ResNet(nn.Module):
         )
         self.sa = nn.Sequential(nn.Conv2d(w, 2 * w, 1, stride=2), nn.BatchNorm2d(2 * w))
         self.b = nn.Sequential(
-            nn.Conv2d(2 * w, 2 * w, 3, padding=1), nn.BatchNorm2d(2 * w), nn.ReLU(), nn.Conv2d(2 * w, 2 * w, 3, padding=1), nn.BatchNorm2d(2 * w)
+            nn.Conv2d(2 * w, 2 * w, 3, padding=1),
+            nn.BatchNorm2d(2 * w),
+            nn.ReLU(),
+            nn.Conv2d(2 * w, 2 * w, 3, padding=1),
+            nn.BatchNorm2d(2 * w),
         )
-        self.head = nn.Sequential(nn.Flatten(), nn.Linear(2 * w * 64, 100), nn.ReLU(), nn.Linear(100, 10))
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(2 * w * 64, 100), nn.ReLU(), nn.Linear(100, 10)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.stem(x)
@@ -126,7 +138,8 @@ class Workload:
 WORKLOADS = {
     "mlp_6x200": Workload(lambda: mlp(6, 200), (1, 28, 28), 0.01, {"ibp": 64, "crown-ibp": 64, "crown": 32, "alpha-crown": 4}),
     "conv_small": Workload(
-        conv_small, (1, 28, 28), 0.05, {"ibp": 64, "crown-ibp": 64, "crown": 8, "forward+backward": 4, "alpha-crown": 2}
+        conv_small, (1, 28, 28), 0.05,
+        {"ibp": 64, "crown-ibp": 64, "crown": 8, "forward+backward": 4, "alpha-crown": 2}
     ),
     "conv_wide": Workload(conv_wide, (3, 32, 32), 2 / 255, {"ibp": 32, "crown-ibp": 32, "crown": 2}),
     "conv_deep": Workload(conv_deep, (3, 32, 32), 2 / 255, {"ibp": 64, "crown-ibp": 64, "crown": 4, "alpha-crown": 1}),

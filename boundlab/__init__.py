@@ -1,7 +1,15 @@
 """boundlab: provable bounds on the outputs of any PyTorch model."""
 
 from boundlab import rules as _rules  # fills the registry
-from boundlab.errors import ArgumentError, BoundlabError, CaptureError, DomainError, MemoryLimit, MixedSamples, UnsupportedOperator
+from boundlab.errors import (
+    ArgumentError,
+    BoundlabError,
+    CaptureError,
+    DomainError,
+    MemoryLimit,
+    MixedSamples,
+    UnsupportedOperator,
+)
 from boundlab.flatness import flatness, mean_loss_bound, weight_balls
 from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture

@@ -1,4 +1,5 @@
-"""What is set around a call and must not change its answer: autocast, inference mode, the default device."""
+"""What is set around a call and must not change its answer: autocast, inference mode, the default
+device."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ AUTOCAST = ("cpu", "cuda")
 
 @contextmanager
 def undisturbed(of_model: bool = False) -> Iterator[None]:
-    """Compute in the precision of the tensors, whatever autocast says, and with tensors that gradients may pass through, whatever
-    inference mode says; results then carry no gradient, as the caller expects. of_model: run the user's code, which may rely on
-    the default device; ours does not."""
+    """Compute in the precision of the tensors, whatever autocast says, and with tensors that
+    gradients may pass through, whatever inference mode says; results then carry no gradient, as the
+    caller expects. of_model: run the user's code, which may rely on the default device; ours does
+    not."""
     with ExitStack() as stack:
         for kind in AUTOCAST:
             if torch.is_autocast_enabled(kind):
@@ -31,5 +33,6 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
 
 
 def usable(value: Any) -> Any:
-    """A tensor that was made in inference mode as one that gradients may pass through; anything else as it is."""
+    """A tensor that was made in inference mode as one that gradients may pass through; anything
+    else as it is."""
     return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

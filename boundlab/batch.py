@@ -1,9 +1,9 @@
 """Where the samples of a batch lie in a tensor.
 
-In the nodes of real networks exactly one dimension carries the batch, alone or merged with another one
-(heads, time): its size is ``outer * samples * inner`` in C order. Samples do not interact, so transposes of
-operators never need to know; only sums per sample and the place of a specification do.
-"""
+In the nodes of real networks exactly one dimension carries the batch, alone or merged with another
+one (heads, time): its size is ``outer * samples * inner`` in C order. Samples do not interact, so
+transposes of operators never need to know; only sums per sample and the place of a specification
+do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ class Layout:
     def samples_first(self, rows: Tensor, samples: int) -> Tensor:
         """``(rows, *shape) -> (rows, samples, rest)``: each sample's elements, flattened."""
         shape = rows.shape[1:]
-        split = rows.reshape(rows.shape[0], *shape[: self.dim], self.outer, samples, self.inner, *shape[self.dim + 1 :])
+        split = rows.reshape(
+            rows.shape[0],
+            *shape[: self.dim],
+            self.outer,
+            samples,
+            self.inner,
+            *shape[self.dim + 1 :],
+        )
         return split.movedim(self.dim + 2, 1).flatten(2)
 
     def sum(self, rows: Tensor, samples: int) -> Tensor:
@@ -38,19 +45,34 @@ class Layout:
         return self.samples_first(rows, samples).sum(2)
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per sample."""
-        return unless_infinite(lambda: self._dot(rows, constant, samples), lambda: self.sum(product(rows, constant), samples), constant)
+        """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per
+        sample."""
+        return unless_infinite(
+            lambda: self._dot(rows, constant, samples),
+            lambda: self.sum(product(rows, constant), samples),
+            constant,
+        )
 
     def _dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         plain = self.dim == 0 and self.outer == self.inner == 1
         places = rows.dim() - 3
-        by_channel = plain and constant.dim() > places > 0 and constant.numel() == rows.shape[2] == constant.shape[-places - 1]
+        by_channel = (
+            plain
+            and constant.dim() > places > 0
+            and constant.numel() == rows.shape[2] == constant.shape[-places - 1]
+        )
         if by_channel and constant.dtype == rows.dtype:  # however the rows lie in memory
             return torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
-        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:  # the same for all samples
-            return torch.mv(rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()).reshape(-1, samples)
+        # the same for all samples
+        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:
+            return torch.mv(
+                rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()
+            ).reshape(-1, samples)
         if plain and constant.dim() < rows.dim():
-            return dots(rows.reshape(rows.shape[0], samples, -1), constant.expand(rows.shape[1:]).reshape(samples, -1))
+            return dots(
+                rows.reshape(rows.shape[0], samples, -1),
+                constant.expand(rows.shape[1:]).reshape(samples, -1),
+            )
         return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
@@ -59,16 +81,18 @@ class Layout:
         split = (
             rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
             if rows.numel()
-            else rows.new_zeros(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
+            else rows.new_zeros(
+                rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after
+            )
         )
         return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
 
     def separate(self, rows: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape) -> (rows, samples, *shape)``: copy b keeps only the elements of sample b.
+        """``(rows, *shape) -> (rows, samples, *shape)``: copy b keeps only the elements of sample
+        b.
 
-        The transpose of an operator that reads a value without a batch dimension (a weight) sums over the
-        samples. Applied to these copies it leaves each sample its own coefficients.
-        """
+        The transpose of an operator that reads a value without a batch dimension (a weight) sums
+        over the samples. Applied to these copies it leaves each sample its own coefficients."""
         size = rows.shape[1 + self.dim]
         owner = torch.arange(size, device=rows.device) // self.inner % samples
         mask = owner == torch.arange(samples, device=rows.device)[:, None]  # (samples, size)
@@ -77,8 +101,9 @@ class Layout:
 
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
-    """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times matrix, which reads the
-    rows once and writes nothing in between. With gradients as product and sum: backward passes of such thin products are slow."""
+    """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times
+    matrix, which reads the rows once and writes nothing in between. With gradients as product and
+    sum: backward passes of such thin products are slow."""
     if repeats(rows) and rows.shape[1] > 1:
         return torch.matmul(common(rows).to(constant.dtype), constant.T)
     if rows.requires_grad or constant.requires_grad:
@@ -88,13 +113,15 @@ def dots(rows: Tensor, constant: Tensor) -> Tensor:
 
 
 def repeats(rows: Tensor) -> bool:
-    """Whether rows (rows, samples, ...) are the same for all samples: in memory they are there once."""
+    """Whether rows (rows, samples, ...) are the same for all samples: in memory they are there
+    once."""
     return rows.stride(1) == 0
 
 
 class _Common(torch.autograd.Function):
-    """The rows of the first sample, if all samples have the same ones. The gradient of picking them would be a tensor for all
-    samples that is 0 but for the first; spread evenly over them, it takes no memory."""
+    """The rows of the first sample, if all samples have the same ones. The gradient of picking them
+    would be a tensor for all samples that is 0 but for the first; spread evenly over them, it takes
+    no memory."""
 
     @staticmethod
     def forward(rows: Tensor) -> Tensor:
@@ -117,13 +144,16 @@ def common(rows: Tensor) -> Tensor:
     return found
 
 
-# To ask for a value costs next to nothing on the CPU, and a branch may spare work. Any other device has to finish all that it was
-# given before it can answer, which takes longer than most work: it is asked once for what many rows meet, and not at all where the
-# work is right in any case.
+# To ask for a value costs next to nothing on the CPU, and a branch may spare work. Any other device
+# has to finish all that it was given before it can answer, which takes longer than most work: it is
+# asked once for what many rows meet, and not at all where the work is right in any case.
 
 
-def unless_infinite(fast: Callable[[], Tensor], careful: Callable[[], Tensor], constant: Tensor) -> Tensor:
-    """A sum of products with a constant, in which 0 times infinity must count as 0 if there is any: only ``careful`` knows that."""
+def unless_infinite(
+    fast: Callable[[], Tensor], careful: Callable[[], Tensor], constant: Tensor
+) -> Tensor:
+    """A sum of products with a constant, in which 0 times infinity must count as 0 if there is any:
+    only ``careful`` knows that."""
     if not constant.is_cpu:
         return fast() if all_finite(constant) else careful()
     found = fast()  # smaller than the constant, most of the time
@@ -133,12 +163,20 @@ def unless_infinite(fast: Callable[[], Tensor], careful: Callable[[], Tensor], c
 def all_finite(*tensors: Tensor) -> bool:
     """Whether all entries are finite. Of another device than the CPU it is remembered."""
     if tensors[0].is_cpu:
-        return all(math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all()) for tensor in tensors)
-    unknown = [tensor for tensor in tensors if _KNOWN.get(tensor, (None, False))[0] != _version(tensor)]
+        return all(
+            math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all())
+            for tensor in tensors
+        )
+    unknown = [
+        tensor for tensor in tensors if _KNOWN.get(tensor, (None, False))[0] != _version(tensor)
+    ]
     if unknown:
         sums = torch.stack([tensor.detach().sum().float() for tensor in unknown]).tolist()
         for tensor, total in zip(unknown, sums, strict=True):
-            _KNOWN[tensor] = _version(tensor), math.isfinite(total) or bool(torch.isfinite(tensor).all())
+            _KNOWN[tensor] = (
+                _version(tensor),
+                math.isfinite(total) or bool(torch.isfinite(tensor).all()),
+            )
     return all(_KNOWN[tensor][1] for tensor in tensors)
 
 
@@ -158,12 +196,14 @@ def remember(tensor: Tensor | None, finite: bool | None) -> None:
 
 
 def _version(tensor: Tensor) -> int:
-    """How often it has been changed. Inference tensors do not count that; nobody changes those that we ask."""
+    """How often it has been changed. Inference tensors do not count that; nobody changes those that
+    we ask."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def spares(condition: Tensor) -> bool:
-    """Whether a condition that makes work needless holds everywhere; another device than the CPU is not asked: do the work."""
+    """Whether a condition that makes work needless holds everywhere; another device than the CPU is
+    not asked: do the work."""
     return condition.is_cpu and bool(condition.all())
 
 
@@ -173,7 +213,9 @@ def seems_finite(*tensors: Tensor) -> bool:
 
 
 def product(rows: Tensor, constant: Tensor) -> Tensor:
-    """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score of -inf)."""
+    """``rows * constant`` where a zero coefficient annuls even an infinite constant (a masked score
+    of -inf)."""
     if all_finite(constant):
         return rows * constant
-    return rows * torch.where(rows == 0, 0, constant)  # in this order, so that no gradient meets the infinity either
+    # in this order, so that no gradient meets the infinity either
+    return rows * torch.where(rows == 0, 0, constant)

@@ -1,4 +1,5 @@
-"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate``, ``flatness``,
+``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from rich.table import Table
 from torch import Tensor
 
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import DEFAULT_METHODS, NORMS, certify, check_images, check_methods, check_radii
+from boundlab.commands.certify import (
+    DEFAULT_METHODS,
+    NORMS,
+    certify,
+    check_images,
+    check_methods,
+    check_radii,
+)
 from boundlab.commands.cuts import line_cuts
 from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.flatness import add_command as add_flatness
@@ -38,7 +46,8 @@ DEMO_RADII, EPS = (0.05, 0.1, 0.15), (2 / 255, 8 / 255)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns 0, 1 for an error that boundlab explains, 2 for wrong usage, 130 after Ctrl-C."""
+    """Run one command; returns 0, 1 for an error that boundlab explains, 2 for wrong usage, 130
+    after Ctrl-C."""
     try:
         options = _parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed help, the version or what is wrong
@@ -75,52 +84,133 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if output is None or not (output / RESULTS).exists():
         return "interrupted"
-    hint = "; the same command with --resume goes on from there" if hasattr(options, "resume") else ""
+    hint = (
+        ("; the same command with --resume goes on from there")
+        if hasattr(options, "resume")
+        else ""
+    )
     return f"interrupted; what was computed so far is in {output / RESULTS}{hint}"
 
 
 def _about_memory(error: BaseException) -> bool:
     text = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "out of memory" in text or "can't allocate memory" in text
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="boundlab", description="Provable bounds on the outputs of PyTorch models.")
+    parser = argparse.ArgumentParser(
+        prog="boundlab", description=("Provable bounds on the outputs of PyTorch models.")
+    )
     parser.add_argument("--version", action="version", version=f"boundlab {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    demo = commands.add_parser("demo", help="certify digits with the network that ships with the package")
+    demo = commands.add_parser(
+        "demo", help=("certify digits with the network that ships with the package")
+    )
     demo.set_defaults(command=_demo)
-    demo.add_argument("--radii", nargs="+", action="extend", type=_numbers, metavar="EPS", help="radii in the maximum norm (default: 0.05 0.1 0.15)")
-    demo.add_argument("--images", type=int, default=30, metavar="N", help="how many of the 100 digits (default: 30)")
+    demo.add_argument(
+        "--radii",
+        nargs="+",
+        action="extend",
+        type=_numbers,
+        metavar="EPS",
+        help=("radii in the maximum norm (default: 0.05 0.1 0.15)"),
+    )
+    demo.add_argument(
+        "--images",
+        type=int,
+        default=30,
+        metavar="N",
+        help="how many of the 100 digits (default: 30)",
+    )
     _common(demo)
 
     job = commands.add_parser(
         "certify",
         help="certify a model of your own",
-        description="Bound the margins of every image of DATA by every method at every radius, print how many are verified, and write a report.",
-        epilog="example: boundlab certify mypackage.models:small_cnn test.npz --weights best.pt --eps 2/255 8/255 --mean 0.49 --std 0.25",
+        description=(
+            "Bound the margins of every image of DATA by every method at every radius, print how "
+            "many are verified, and write a report."
+        ),
+        epilog=(
+            "example: boundlab certify mypackage.models:small_cnn test.npz --weights best.pt --eps "
+            "2/255 8/255 --mean 0.49 --std 0.25"
+        ),
     )
     job.set_defaults(command=_certify)
-    job.add_argument("model", metavar="MODEL", help="package.module:factory, called without arguments, or a program saved with torch.export (.pt2)")
     job.add_argument(
-        "data", type=Path, metavar="DATA", help=".npz with images (or x) and labels (or y), or .csv with the label first; uint8 is divided by 255"
+        "model",
+        metavar="MODEL",
+        help=(
+            "package.module:factory, called without arguments, or a program saved with "
+            "torch.export (.pt2)"
+        ),
     )
-    job.add_argument("--weights", type=Path, metavar="FILE", help="state dict for the model (read with weights_only=True)")
-    job.add_argument("--norm", choices=list(NORMS), default="inf", help="norm of the ball around every image (default: inf)")
-    job.add_argument("--eps", nargs="+", action="extend", type=_numbers, metavar="EPS", help="radii, fractions too (default: 2/255 8/255)")
-    job.add_argument("--range", nargs="+", default=["0", "1"], metavar=("LOW", "HIGH"), help="valid values of an input, or none (default: 0 1)")
     job.add_argument(
-        "--mean", nargs="+", action="extend", type=_numbers, metavar="M", help="normalisation inside the model, one number or one per channel"
+        "data",
+        type=Path,
+        metavar="DATA",
+        help=(
+            ".npz with images (or x) and labels (or y), or .csv with the label first; uint8 is "
+            "divided by 255"
+        ),
+    )
+    job.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help=("state dict for the model (read with weights_only=True)"),
+    )
+    job.add_argument(
+        "--norm",
+        choices=list(NORMS),
+        default="inf",
+        help=("norm of the ball around every image (default: inf)"),
+    )
+    job.add_argument(
+        "--eps",
+        nargs="+",
+        action="extend",
+        type=_numbers,
+        metavar="EPS",
+        help="radii, fractions too (default: 2/255 8/255)",
+    )
+    job.add_argument(
+        "--range",
+        nargs="+",
+        default=["0", "1"],
+        metavar=("LOW", "HIGH"),
+        help=("valid values of an input, or none (default: 0 1)"),
+    )
+    job.add_argument(
+        "--mean",
+        nargs="+",
+        action="extend",
+        type=_numbers,
+        metavar="M",
+        help=("normalisation inside the model, one number or one per channel"),
     )
     job.add_argument("--std", nargs="+", action="extend", type=_numbers, metavar="S")
-    job.add_argument("--shape", type=_shape, metavar="C,H,W", help="shape of one image, if the file does not have it")
-    job.add_argument("--batch", type=int, default=16, metavar="N", help="images at a time (default: 16)")
+    job.add_argument(
+        "--shape",
+        type=_shape,
+        metavar="C,H,W",
+        help=("shape of one image, if the file does not have it"),
+    )
+    job.add_argument(
+        "--batch", type=int, default=16, metavar="N", help="images at a time (default: 16)"
+    )
     job.add_argument("--limit", type=int, metavar="N", help="only the first N images")
-    job.add_argument("--resume", action="store_true", help="go on from the results in the output folder")
+    job.add_argument(
+        "--resume", action="store_true", help="go on from the results in the output folder"
+    )
     add_device(job, "cpu")
     _common(job)
 
@@ -136,9 +226,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _common(parser: argparse.ArgumentParser) -> None:
     default = ", ".join(DEFAULT_METHODS)
-    parser.add_argument("--methods", nargs="+", action="extend", type=_words, metavar="METHOD", help=f"default: {default}")
     parser.add_argument(
-        "--output", type=Path, default=Path("boundlab-report"), metavar="DIR", help="folder for the report (default: boundlab-report)"
+        "--methods",
+        nargs="+",
+        action="extend",
+        type=_words,
+        metavar="METHOD",
+        help=f"default: {default}",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("boundlab-report"),
+        metavar="DIR",
+        help=("folder for the report (default: boundlab-report)"),
     )
 
 
@@ -178,11 +279,13 @@ def _range(words: Sequence[str]) -> tuple[float, float] | None:
     try:
         low, high = (float(word) for word in words)
     except ValueError:
-        raise ArgumentError(f"--range takes two numbers, LOW HIGH, or the word none, not {' '.join(words)!r}") from None
+        raise ArgumentError(
+            f"--range takes two numbers, LOW HIGH, or the word none, not {' '.join(words)!r}"
+        ) from None
     return low, high
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +311,24 @@ def _demo(options: argparse.Namespace) -> None:
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
     images, labels = digits[: options.images].float() / 255, labels[: options.images]
     radii = check_radii(_flat(options.radii) or DEMO_RADII)
-    job = _Job(images, labels, radii, _methods(options), "inf", (0.0, 1.0), 10, torch.device("cpu"), options.output, resume=False, name=DEMO)
+    job = _Job(
+        images,
+        labels,
+        radii,
+        _methods(options),
+        "inf",
+        (0.0, 1.0),
+        10,
+        torch.device("cpu"),
+        options.output,
+        resume=False,
+        name=DEMO,
+    )
     _clear(options.output / RESULTS)
-    note = "Handwritten digits (MNIST test images), and the small convolutional network that ships with boundlab, trained with interval bounds."
+    note = (
+        "Handwritten digits (MNIST test images), and the small convolutional network that "
+        "ships with boundlab, trained with interval bounds."
+    )
     _run(job, capture(load_model(), images[:2]), "Certified digits", note)
 
 
@@ -222,40 +340,76 @@ def _clear(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):  # not a demo's
         pass
     if path.exists():
-        raise ArgumentError(f"{path.parent} holds results that are not of a demo: give another --output")
+        raise ArgumentError(
+            f"{path.parent} holds results that are not of a demo: give another --output"
+        )
 
 
 def _certify(options: argparse.Namespace) -> None:
     if not options.resume:
         refuse_to_replace(options.output / RESULTS)
-    radii, methods, valid, device = check_radii(_flat(options.eps) or EPS), _methods(options), _range(options.range), device_named(options.device)
+    radii, methods, valid, device = (
+        check_radii(_flat(options.eps) or EPS),
+        _methods(options),
+        _range(options.range),
+        device_named(options.device),
+    )
     values, labels = load_data(options.data, options.shape, options.limit)
     if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
     images = check_images(values, valid)
     name = f"{options.model} on {options.data.name}"
-    job = _Job(images, labels, radii, methods, options.norm, valid, options.batch, device, options.output, options.resume, name)
-    net = load_net(options.model, images, options.weights, _flat(options.mean), _flat(options.std), device)
+    job = _Job(
+        images,
+        labels,
+        radii,
+        methods,
+        options.norm,
+        valid,
+        options.batch,
+        device,
+        options.output,
+        options.resume,
+        name,
+    )
+    net = load_net(
+        options.model, images, options.weights, _flat(options.mean), _flat(options.std), device
+    )
     _run(job, net, "Certified robustness", name)
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
-    return DEFAULT_METHODS if options.methods is None else check_methods([method for part in options.methods for method in part])
+    return (
+        DEFAULT_METHODS
+        if options.methods is None
+        else check_methods([method for part in options.methods for method in part])
+    )
 
 
 def _run(job: _Job, net: Net, title: str, note: str) -> None:
     """Certify with a progress bar, print the table, write the report."""
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("images"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("images"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         shown = bar.add_task("", total=len(job.methods) * len(job.radii) * len(job.images))
         finished: dict[tuple[str, float], int] = {}
 
         def progress(method: str, radius: float, done: int, _: int) -> None:
             finished[method, radius] = done
-            bar.update(shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}")
+            bar.update(
+                shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}"
+            )
 
-        where, how = (job.norm, job.valid, job.batch, job.device), (job.output / RESULTS, job.resume, progress, job.name)
+        where, how = (
+            (job.norm, job.valid, job.batch, job.device),
+            (job.output / RESULTS, job.resume, progress, job.name),
+        )
         found = certify(net, job.images, job.labels, job.radii, job.methods, *where, *how)
     console.print(_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
@@ -265,12 +419,27 @@ def _run(job: _Job, net: Net, title: str, note: str) -> None:
 
 def _table(found: Certification) -> Table:
     correct, count = int(found.correct.sum()), len(found.labels)
-    table = Table(title=f"{correct} of {count} images are classified correctly", title_justify="left")
-    for name, side in (("method", "left"), ("radius", "right"), ("verified", "right"), ("mean margin", "right"), ("seconds per image", "right")):
+    table = Table(
+        title=(f"{correct} of {count} images are classified correctly"), title_justify="left"
+    )
+    for name, side in (
+        ("method", "left"),
+        ("radius", "right"),
+        ("verified", "right"),
+        ("mean margin", "right"),
+        ("seconds per image", "right"),
+    ):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for row in found.rows:
         last = row.radius == found.radii[-1]
-        table.add_row(row.method, f"{row.radius:.3g}", f"{row.share:.1%}", f"{row.mean_margin:.3f}", f"{row.seconds:.4f}", end_section=last)
+        table.add_row(
+            row.method,
+            f"{row.radius:.3g}",
+            f"{row.share:.1%}",
+            f"{row.mean_margin:.3f}",
+            f"{row.seconds:.4f}",
+            end_section=last,
+        )
     return table
 
 

@@ -1,4 +1,5 @@
-"""Digests of what a file belongs to: they tell accidents (a mixed up, cut or edited file), not malice."""
+"""Digests of what a file belongs to: they tell accidents (a mixed up, cut or edited file), not
+malice."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 
 def digest(parts: Iterable[Tensor | str]) -> str:
-    """32 hexadecimal digits that change with every text and with the type, shape and values of every tensor."""
+    """32 hexadecimal digits that change with every text and with the type, shape and values of
+    every tensor."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):
@@ -18,5 +20,7 @@ def digest(parts: Iterable[Tensor | str]) -> str:
             continue
         tensor = part.detach().cpu().contiguous()
         found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        found.update(
+            tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+        )
     return found.hexdigest()[:32]

@@ -8,7 +8,8 @@ class BoundlabError(Exception):
 
 
 class ArgumentError(BoundlabError, ValueError):
-    """An argument is of the wrong kind, shape, type or value; the message says what was expected."""
+    """An argument is of the wrong kind, shape, type or value; the message says what was
+    expected."""
 
 
 class CaptureError(BoundlabError):

@@ -10,7 +10,8 @@ from boundlab.errors import ArgumentError
 
 
 def write_atomically(path: Path | str, content: bytes | str) -> None:
-    """Replace the file at ``path`` by ``content`` in one step: whatever interrupts it, the old file or the new one is there, whole."""
+    """Replace the file at ``path`` by ``content`` in one step: whatever interrupts it, the old file
+    or the new one is there, whole."""
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -27,7 +28,9 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise ArgumentError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        raise ArgumentError(
+            f"cannot write {path}: {error.strerror or error}; choose another place"
+        ) from error
 
 
 def _umask() -> int:

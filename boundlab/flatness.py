@@ -1,17 +1,18 @@
 """Bounds of a loss over a ball around the network's own weights ("beyond robustness" in the paper).
 
-All samples see the same weights. The largest mean loss over the ball is therefore at most, and often far below, the mean of
-the largest losses of single samples. With loss fusion the bound of the mean is taken over the shared ball at once:
+All samples see the same weights. The largest mean loss over the ball is therefore at most, and
+often far below, the mean of the largest losses of single samples. With loss fusion the bound of the
+mean is taken over the shared ball at once:
 
-For sample b, S_b(w) = sum_k exp(f_k - f_y) <= U_b(w), a linear function of the weights that backward mode finds. The logarithm
-lies below its tangents, so for any c_b > 0
+For sample b, S_b(w) = sum_k exp(f_k - f_y) <= U_b(w), a linear function of the weights that
+backward mode finds. The logarithm lies below its tangents, so for any c_b > 0
 
     mean_b log S_b(w) <= mean_b (c_b U_b(w) - log c_b - 1),
 
-and the right side is one linear function of w, whose maximum over the ball is taken once, with coefficients that were summed
-over the samples before any norm. Every c is sound. c_b = 1 / max U_b gives at most the mean of log max U_b, the bound sample by
-sample; the best c is the one with c_b = 1 / U_b(w*) at the maximum w* itself, and a few steps towards it are made.
-"""
+and the right side is one linear function of w, whose maximum over the ball is taken once, with
+coefficients that were summed over the samples before any norm. Every c is sound. c_b = 1 / max U_b
+gives at most the mean of log max U_b, the bound sample by sample; the best c is the one with c_b =
+1 / U_b(w*) at the maximum w* itself, and a few steps towards it are made."""
 
 from __future__ import annotations
 
@@ -36,19 +37,35 @@ STEPS = 3
 """How many times the tangents are moved."""
 
 
-def weight_balls(net: Net, eps: float, *, relative: bool = True, norm: float = 2.0, parameters: Iterable[str] | None = None) -> dict[str, Region]:
+def weight_balls(
+    net: Net,
+    eps: float,
+    *,
+    relative: bool = True,
+    norm: float = 2.0,
+    parameters: Iterable[str] | None = None,
+) -> dict[str, Region]:
     """A ball around each weight, for ``perturb=``.
 
-    eps: the radius, or with ``relative`` its share of the norm of the weight itself. parameters: their names; by default all
-    that the outputs depend on and that are matrices or kernels, not biases or scales.
-    """
+    eps: the radius, or with ``relative`` its share of the norm of the weight itself. parameters:
+    their names; by default all that the outputs depend on and that are matrices or kernels, not
+    biases or scales."""
     if not eps >= 0:
         raise ArgumentError(f"eps must not be negative, but is {eps}")
     values = net.parameters()
-    names = [path for path, value in values.items() if value.dim() > 1] if parameters is None else list(parameters)
+    names = (
+        [path for path, value in values.items() if value.dim() > 1]
+        if parameters is None
+        else list(parameters)
+    )
     unknown = sorted(set(names) - set(values))
     if unknown or not names:
-        raise ArgumentError(f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; there are: {', '.join(sorted(values))}")
+        raise ArgumentError(
+            f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; "
+            "there "
+            "are: "
+            f"{', '.join(sorted(values))}"
+        )
     size = lambda value: torch.linalg.vector_norm(value, norm) * eps if relative else eps
     return {path: Lp(p=norm, eps=size(values[path])) for path in names}
 
@@ -64,12 +81,13 @@ def mean_loss_bound(
     memory: int | str | None = None,
     **kwargs: Any,
 ) -> Tensor:
-    """An upper bound of the mean cross entropy of a batch for all members of the regions, as one number, differentiable.
+    """An upper bound of the mean cross entropy of a batch for all members of the regions, as one
+    number, differentiable.
 
-    inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb: regions on parameters,
-    which all samples share. Backward methods bound the mean over the shared regions at once (see above), the others sample by
-    sample. Its gradient is that of the bound with the tangents where they are: their own dependence on the weights is left out.
-    """
+    inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb:
+    regions on parameters, which all samples share. Backward methods bound the mean over the shared
+    regions at once (see above), the others sample by sample. Its gradient is that of the bound with
+    the tangents where they are: their own dependence on the weights is left out."""
     entries, labels = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
     answer = net.ask(entries, kwargs, method, perturb, slopes, None, memory)
@@ -83,7 +101,9 @@ def mean_loss_bound(
     if not len(labels):
         raise ArgumentError("the mean loss of an empty batch is not defined")
     spec = margin_spec(labels, shape[1])
-    margins = spec_bounds(answer, target, spec, "both" if method not in ("ibp", "forward") else "lower")
+    margins = spec_bounds(
+        answer, target, spec, "both" if method not in ("ibp", "forward") else "lower"
+    )
     lower, upper = -margins.upper, -margins.lower  # of z_k = f_k - f_y, k != y
     one_by_one = torch.logsumexp(torch.cat([upper.new_zeros(len(upper), 1), upper], 1), 1).mean()
     if method in ("ibp", "forward", "alpha-crown"):
@@ -104,15 +124,18 @@ def flatness(
     parameters: Iterable[str] | None = None,
     batch: int | None = None,
 ) -> Tensor:
-    """The certified flatness F of the paper: an upper bound of the mean loss over balls around the weights, minus the loss.
+    """The certified flatness F of the paper: an upper bound of the mean loss over balls around the
+    weights, minus the loss.
 
-    x: the model's input, a tensor or a region, or a tuple of its inputs. labels: (batch,). eps, relative, norm, parameters: the
-    balls, as for :func:`weight_balls`. batch: bound so many samples at once (default: all); the mean of the parts is a bound
-    too, but the parts may choose different weights.
-    """
+    x: the model's input, a tensor or a region, or a tuple of its inputs. labels: (batch,). eps,
+    relative, norm, parameters: the balls, as for :func:`weight_balls`. batch: bound so many samples
+    at once (default: all); the mean of the parts is a bound too, but the parts may choose different
+    weights."""
     entries, labels = (x if isinstance(x, tuple) else (x,)), labels_tensor(labels)
     if labels.dim() != 1:
-        raise ArgumentError(f"labels must have the shape (batch,), one a sample, not {tuple(labels.shape)}")
+        raise ArgumentError(
+            f"labels must have the shape (batch,), one a sample, not {tuple(labels.shape)}"
+        )
     if not labels.numel():
         raise ArgumentError("the flatness of an empty batch is not defined")
     perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)
@@ -124,7 +147,9 @@ def flatness(
         some = tuple(_some(entry, part) if step < count else entry for entry in entries)
         bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
         at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
-        clean = torch.nn.functional.cross_entropy(net(*at_centre), labels[part].long().to(bound.device))
+        clean = torch.nn.functional.cross_entropy(
+            net(*at_centre), labels[part].long().to(bound.device)
+        )
         parts.append((bound - clean) * (len(labels[part]) / count))
     return torch.stack(parts).sum()
 
@@ -132,23 +157,32 @@ def flatness(
 def _some(entry: Any, part: slice) -> Any:
     found = entry.samples(part) if isinstance(entry, Region) else entry[part]
     if found is None:
-        raise ArgumentError(f"a region of type {type(entry).__name__} cannot be taken apart: leave out batch=")
+        raise ArgumentError(
+            f"a region of type {type(entry).__name__} cannot be taken apart: leave out batch="
+        )
     return found
 
 
-# -- the bound over a shared region ----------------------------------------------------------------------------------------
+# -- the bound over a shared region ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Lines:
-    """U_b(w) = constant_b - sum over the shared sources of <A_b, w>: (samples,) and (1, samples, *shape) each."""
+    """U_b(w) = constant_b - sum over the shared sources of <A_b, w>: (samples,) and (1, samples,
+    *shape) each."""
 
     constant: Tensor
     shared: list[tuple[Region, Tensor | Outer]]
 
     def detach(self) -> _Lines:
-        plain = lambda rows: Outer(rows.left.detach(), rows.right.detach()) if isinstance(rows, Outer) else rows.detach()
-        return _Lines(self.constant.detach(), [(region, plain(rows)) for region, rows in self.shared])
+        plain = lambda rows: (
+            Outer(rows.left.detach(), rows.right.detach())
+            if isinstance(rows, Outer)
+            else rows.detach()
+        )
+        return _Lines(
+            self.constant.detach(), [(region, plain(rows)) for region, rows in self.shared]
+        )
 
     def largest(self) -> Tensor:
         """max over w of U_b(w), for every sample on its own."""
@@ -161,13 +195,18 @@ class _Lines:
         """max over w of sum_b shares_b U_b(w)."""
         found = (shares * self.constant).sum()
         for region, rows in self.shared:
-            total = rows.total(shares) if isinstance(rows, Outer) else torch.tensordot(shares, rows, ([0], [1])).unsqueeze(1)
+            total = (
+                rows.total(shares)
+                if isinstance(rows, Outer)
+                else torch.tensordot(shares, rows, ([0], [1])).unsqueeze(1)
+            )
             found = found - region.minimum(total).sum()
         return found
 
 
 def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """The bound of the mean loss over the shared regions, given bounds of z_k = f_k - f_y: (samples, classes - 1)."""
+    """The bound of the mean loss over the shared regions, given bounds of z_k = f_k - f_y:
+    (samples, classes - 1)."""
     shift = upper.detach().clamp(min=0).amax(1) if upper.shape[1] else upper.new_zeros(len(upper))
     rise, start = exp_chord(lower, upper, -shift[:, None].expand_as(upper))
     lines = _lines(answer, target, (rise.unsqueeze(1) @ spec), start.sum(1) + torch.exp(-shift))

@@ -1,9 +1,10 @@
 """Coefficient rows that vanish outside a window.
 
-A row of backward mode belongs to one quantity of one sample, and often touches a small part of a node only: a single
-element (identity, selected rows, a diagonal), a patch of an image, one token of a sequence. A :class:`Window` holds just
-that part, as a box of the same size for all rows with a place of its own for each; the dense form is the window that
-covers the whole node. Whatever a rule cannot do on a window it does on :meth:`Window.dense`.
+A row of backward mode belongs to one quantity of one sample, and often touches a small part of a
+node only: a single element (identity, selected rows, a diagonal), a patch of an image, one token of
+a sequence. A :class:`Window` holds just that part, as a box of the same size for all rows with a
+place of its own for each; the dense form is the window that covers the whole node. Whatever a rule
+cannot do on a window it does on :meth:`Window.dense`.
 
 Windows are for nodes whose samples lie in dimension 0; all shapes below are those of one sample.
 """
@@ -30,7 +31,8 @@ KEPT = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where windows begin along one dimension: at ``first + step * index``, with 0 <= index < count, (rows, samples)."""
+    """Where windows begin along one dimension: at ``first + step * index``, with 0 <= index <
+    count, (rows, samples)."""
 
     index: Tensor
     count: int
@@ -48,7 +50,8 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A constant that rows come to in many parts: what their windows see of it is kept, for windows that lie alike."""
+    """A constant that rows come to in many parts: what their windows see of it is kept, for windows
+    that lie alike."""
 
     value: Tensor
     seen: dict[Any, Tensor] = field(default_factory=dict)
@@ -58,9 +61,8 @@ class Constant:
 class Places:
     """Where the windows of some rows lie in a node of shape ``shape``.
 
-    sizes: of all windows. runs: for each dimension where they begin, or None where they cover all of it. A window may
-    stick out of the node (into the padding of a convolution).
-    """
+    sizes: of all windows. runs: for each dimension where they begin, or None where they cover all
+    of it. A window may stick out of the node (into the padding of a convolution)."""
 
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -68,7 +70,10 @@ class Places:
 
     def __post_init__(self) -> None:
         assert len(self.shape) == len(self.sizes) == len(self.runs)
-        assert all(run is not None or size == whole for run, size, whole in zip(self.runs, self.sizes, self.shape, strict=True))
+        assert all(
+            run is not None or size == whole
+            for run, size, whole in zip(self.runs, self.sizes, self.shape, strict=True)
+        )
 
     @property
     def moving(self) -> list[int]:
@@ -86,47 +91,75 @@ class Places:
 
     @cached_property
     def _padded(self) -> list[int]:
-        return [before + n + behind for n, (before, behind) in zip(self.shape, self.overhang, strict=True)]
+        return [
+            before + n + behind
+            for n, (before, behind) in zip(self.shape, self.overhang, strict=True)
+        ]
 
     def take(self, constant: Tensor | Constant, bounded: bool = True) -> Tensor:
         """The part of a constant that each window sees: broadcastable to (rows, samples, *sizes).
 
-        constant: broadcastable to (samples, *shape). bounded: it counts as 0 outside of the node; else it may be anything.
-        """
+        constant: broadcastable to (samples, *shape). bounded: it counts as 0 outside of the node;
+        else it may be anything."""
         value = constant.value if isinstance(constant, Constant) else constant
         value = value.reshape(*[1] * (len(self.shape) + 1 - value.dim()), *value.shape)
-        if all(value.shape[d + 1] == 1 and not (bounded and any(self.overhang[d])) for d in self.moving):
+        if all(
+            value.shape[d + 1] == 1 and not (bounded and any(self.overhang[d])) for d in self.moving
+        ):
             return value.unsqueeze(0)
         index, count = self._windows, math.prod(self._strided[0])
         if len(value) * count > 2 * index.numel():  # few rows: pick their windows one by one
             runs = [run.index for run in self.runs if run is not None]
             return self._all(value)[torch.arange(len(value), device=value.device), *runs]
         seen = constant.seen if isinstance(constant, Constant) and not value.requires_grad else {}
-        key = (self.shape, self.sizes, *((run.first, run.step, run.count) if run is not None else None for run in self.runs))
+        key = (
+            self.shape,
+            self.sizes,
+            *((run.first, run.step, run.count) if run is not None else None for run in self.runs),
+        )
         flat = seen.get(key)
         if flat is None:  # many rows share a window: copy each window once
             flat = self._all(value).reshape(-1, math.prod(self.sizes))
             if flat.numel() <= KEPT:
                 seen[key] = flat
-        index = index if len(value) == 1 else index + torch.arange(len(value), device=value.device) * count
+        index = (
+            index
+            if len(value) == 1
+            else index + torch.arange(len(value), device=value.device) * count
+        )
         return flat.index_select(0, index.flatten()).reshape(*index.shape, *self.sizes)
 
     def _all(self, value: Tensor) -> Tensor:
-        """All windows that there can be on a value (samples or 1, *shape or 1): (samples or 1, *counts, *sizes), in shared memory."""
+        """All windows that there can be on a value (samples or 1, *shape or 1): (samples or 1,
+        *counts, *sizes), in shared memory."""
         pads = [n for before_behind in reversed(self.overhang) for n in before_behind]
         wide = value.expand(-1, *self.shape)
-        wide = (F.pad(wide, pads) if any(pads) else wide).contiguous()  # padding keeps the channels last if they are
+        # padding keeps the channels last if they are
+        wide = (F.pad(wide, pads) if any(pads) else wide).contiguous()
         counts, steps, strides, origin = self._strided
-        return wide.as_strided((len(wide), *counts, *self.sizes), (math.prod(self._padded), *steps, *strides), wide.storage_offset() + origin)
+        return wide.as_strided(
+            (len(wide), *counts, *self.sizes),
+            (math.prod(self._padded), *steps, *strides),
+            wide.storage_offset() + origin,
+        )
 
     @cached_property
     def _strided(self) -> tuple[list[int], list[int], list[int], int]:
-        """All windows that there can be, as strides of a padded node: counts and steps along the moving dimensions, strides of the
-        dimensions, and where the first window begins."""
+        """All windows that there can be, as strides of a padded node: counts and steps along the
+        moving dimensions, strides of the dimensions, and where the first window begins."""
         strides = [math.prod(self._padded[d + 1 :]) for d in range(len(self.shape))]
-        moving = [(run, strides[d], self.overhang[d][0]) for d, run in enumerate(self.runs) if run is not None]
+        moving = [
+            (run, strides[d], self.overhang[d][0])
+            for d, run in enumerate(self.runs)
+            if run is not None
+        ]
         origin = sum((run.first + before) * stride for run, stride, before in moving)
-        return [run.count for run, _, _ in moving], [run.step * stride for run, stride, _ in moving], strides, origin
+        return (
+            [run.count for run, _, _ in moving],
+            [run.step * stride for run, stride, _ in moving],
+            strides,
+            origin,
+        )
 
     @cached_property
     def _windows(self) -> Tensor:
@@ -138,7 +171,8 @@ class Places:
         return index
 
     def fill(self, values: Tensor, dims: Sequence[int]) -> Tensor:
-        """Windows that cover the given dimensions, zero where these did not: (rows, samples, *new sizes)."""
+        """Windows that cover the given dimensions, zero where these did not: (rows, samples, *new
+        sizes)."""
         sizes = [self._padded[d] if d in dims else size for d, size in enumerate(self.sizes)]
         strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
         base = torch.zeros(values.shape[:2], dtype=torch.long, device=values.device)
@@ -150,8 +184,14 @@ class Places:
         for size, stride in zip(self.sizes, strides, strict=True):
             offsets = offsets.unsqueeze(-1) + torch.arange(size, device=values.device) * stride
 
-        blank = lambda rows: torch.zeros(rows, values.shape[1], math.prod(sizes), dtype=values.dtype, device=values.device)
-        where = lambda rows: (2, base[rows].unsqueeze(2) + offsets.flatten(), values[rows].flatten(2))
+        blank = lambda rows: torch.zeros(
+            rows, values.shape[1], math.prod(sizes), dtype=values.dtype, device=values.device
+        )
+        where = lambda rows: (
+            2,
+            base[rows].unsqueeze(2) + offsets.flatten(),
+            values[rows].flatten(2),
+        )
 
         def inside(canvas: Tensor) -> Tensor:
             canvas = canvas.reshape(*canvas.shape[:2], *sizes)
@@ -168,7 +208,10 @@ class Places:
         whole = (
             inside(blank(len(values)))
             if not sticking_out
-            else values.new_empty(*values.shape[:2], *[self.shape[d] if d in dims else size for d, size in enumerate(self.sizes)])
+            else values.new_empty(
+                *values.shape[:2],
+                *[self.shape[d] if d in dims else size for d, size in enumerate(self.sizes)],
+            )
         )
         for part in parts:
             if sticking_out:
@@ -182,8 +225,8 @@ class Places:
 class Window:
     """Coefficient rows (rows, samples, *sizes) at their places; zero elsewhere.
 
-    ``clean``: whether the values that stick out of the node are known to be 0. They stand for nothing in any case.
-    """
+    ``clean``: whether the values that stick out of the node are known to be 0. They stand for
+    nothing in any case."""
 
     values: Tensor
     places: Places
@@ -191,9 +234,13 @@ class Window:
 
     @staticmethod
     def units(values: Tensor, chosen: Tensor, shape: Sequence[int]) -> Window:
-        """One element a row: its flat position in the sample ``chosen`` and its coefficient, both (rows, samples)."""
+        """One element a row: its flat position in the sample ``chosen`` and its coefficient, both
+        (rows, samples)."""
         ones = (1,) * len(shape)
-        return Window(values.reshape(*chosen.shape, *ones), Places(tuple(shape), ones, tuple(unravel(chosen, shape))))
+        return Window(
+            values.reshape(*chosen.shape, *ones),
+            Places(tuple(shape), ones, tuple(unravel(chosen, shape))),
+        )
 
     @property
     def share(self) -> float:
@@ -201,7 +248,8 @@ class Window:
         return math.prod(self.places.sizes) / max(1, math.prod(self.places.shape))
 
     def take(self, constant: Tensor | Constant) -> Tensor:
-        """The part of a constant that belongs to the values; 0 where these stand for nothing, unless they are 0 themselves."""
+        """The part of a constant that belongs to the values; 0 where these stand for nothing,
+        unless they are 0 themselves."""
         return self.places.take(constant, bounded=not self.clean)
 
     def with_values(self, values: Tensor, clean: bool = True) -> Window:
@@ -213,19 +261,35 @@ class Window:
 
     def pick(self, kept: Tensor) -> Window:
         """Some of the rows of each sample: kept (fewer rows, samples)."""
-        runs = tuple(None if run is None else replace(run, index=run.index.gather(0, kept)) for run in self.places.runs)
+        runs = tuple(
+            None if run is None else replace(run, index=run.index.gather(0, kept))
+            for run in self.places.runs
+        )
         return Window(_pick(self.values, kept), replace(self.places, runs=runs), self.clean)
 
     def cleaned(self) -> Window:
         """With zeros where a window sticks out."""
         if self.clean or not any(map(any, self.places.overhang)):
             return self
-        return self.scaled(torch.ones((1,) * (len(self.places.shape) + 1), dtype=self.values.dtype, device=self.values.device))
+        return self.scaled(
+            torch.ones(
+                (1,) * (len(self.places.shape) + 1),
+                dtype=self.values.dtype,
+                device=self.values.device,
+            )
+        )
 
     def dot(self, constant: Tensor | Constant) -> Tensor:
         """Inner products with a constant: (rows, samples)."""
-        part, whole = self.take(constant), constant.value if isinstance(constant, Constant) else constant
-        return unless_infinite(lambda: (self.values * part).flatten(2).sum(2), lambda: product(self.values, part).flatten(2).sum(2), whole)
+        part, whole = (
+            self.take(constant),
+            constant.value if isinstance(constant, Constant) else constant,
+        )
+        return unless_infinite(
+            lambda: (self.values * part).flatten(2).sum(2),
+            lambda: product(self.values, part).flatten(2).sum(2),
+            whole,
+        )
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""
@@ -245,7 +309,9 @@ class Window:
         a, b = self, other
         if a.places is b.places:
             return a.with_values(a.values + b.values, a.clean and b.clean)
-        gaps = [_gap(first, second) for first, second in zip(a.places.runs, b.places.runs, strict=True)]
+        gaps = [
+            _gap(first, second) for first, second in zip(a.places.runs, b.places.runs, strict=True)
+        ]
         apart = [d for d, gap in enumerate(gaps) if gap is None]
         a, b = a.cleaned().covering(apart), b.cleaned().covering(apart)
         # the union begins with the earlier window and ends with the later one
@@ -259,12 +325,16 @@ class Window:
             pads[1][:0] = [gap - begin, end - gap - n]
             sizes.append(end - begin)
             runs.append(None if run is None else replace(run, first=run.first + begin))
-        grown = [F.pad(w.values, pad) if any(pad) else w.values for w, pad in zip((a, b), pads, strict=True)]
+        grown = [
+            F.pad(w.values, pad) if any(pad) else w.values
+            for w, pad in zip((a, b), pads, strict=True)
+        ]
         return Window(grown[0] + grown[1], Places(a.places.shape, tuple(sizes), tuple(runs)))
 
 
 def pick(rows: Tensor | Window, kept: Tensor) -> Tensor | Window:
-    """Some of the rows of each sample: (rows, samples, ...), kept (fewer rows, samples) -> (fewer rows, samples, ...)."""
+    """Some of the rows of each sample: (rows, samples, ...), kept (fewer rows, samples) -> (fewer
+    rows, samples, ...)."""
     return rows.pick(kept) if isinstance(rows, Window) else _pick(rows, kept)
 
 
@@ -277,7 +347,12 @@ def _gap(first: Run | None, second: Run | None) -> int | None:
     """How far the second begins behind the first, if that is the same in all rows."""
     if first is None and second is None:
         return 0
-    same = first is not None and second is not None and first.index is second.index and first.step == second.step
+    same = (
+        first is not None
+        and second is not None
+        and first.index is second.index
+        and first.step == second.step
+    )
     return second.first - first.first if same else None  # type: ignore[union-attr]
 
 

@@ -34,11 +34,14 @@ class Origin:
     line: str = ""
 
     def __str__(self) -> str:
-        return ", ".join(part for part in (f"module '{self.module}'" if self.module else "", self.line) if part)
+        return ", ".join(
+            part for part in (f"module '{self.module}'" if self.module else "", self.line) if part
+        )
 
 
 def _replaced(arg: Any, lookup: Callable[[str], Any]) -> Any:
-    """As ``pytree.tree_map`` would do it, in a tenth of the time: every node of every question comes by."""
+    """As ``pytree.tree_map`` would do it, in a tenth of the time: every node of every question
+    comes by."""
     if isinstance(arg, Ref):
         return lookup(arg.name)
     if isinstance(arg, (list, tuple)):
@@ -50,11 +53,11 @@ def _replaced(arg: Any, lookup: Callable[[str], Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node: an independent node (``op is None``: a model input, parameter or constant) or a call ``op(*args, **kwargs)``.
+    """One node: an independent node (``op is None``: a model input, parameter or constant) or a
+    call ``op(*args, **kwargs)``.
 
-    ``output`` picks one result of an operator that returns several. ``layout`` says where the samples of the
-    batch lie in the node's value, None if the value carries no batch dimension.
-    """
+    ``output`` picks one result of an operator that returns several. ``layout`` says where the
+    samples of the batch lie in the node's value, None if the value carries no batch dimension."""
 
     name: str
     op: Callable[..., Any] | None = None
@@ -73,11 +76,15 @@ class Node:
     @cached_property
     def flat(self) -> bool:
         """Whether there are no keywords and nothing nested among the arguments."""
-        return not self.kwargs and not any(isinstance(arg, (list, tuple, dict)) for arg in self.args)
+        return not self.kwargs and not any(
+            isinstance(arg, (list, tuple, dict)) for arg in self.args
+        )
 
     def arguments(self, lookup: Callable[[str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with every reference replaced by what ``lookup`` says of it."""
-        return tuple(_replaced(arg, lookup) for arg in self.args), {key: _replaced(arg, lookup) for key, arg in self.kwargs.items()}
+        return tuple(_replaced(arg, lookup) for arg in self.args), {
+            key: _replaced(arg, lookup) for key, arg in self.kwargs.items()
+        }
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """H_i: the value of the node for concrete arguments."""
@@ -93,7 +100,12 @@ class Node:
 def equal(a: Any, b: Any) -> bool:
     """Whether two constants are the same tensor, or two tensors of the same values."""
     both = isinstance(a, Tensor) and isinstance(b, Tensor)
-    return a is b or (both and a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all()))
+    return a is b or (
+        both
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+        and bool(((a == b) | ((a != a) & (b != b))).all())
+    )
 
 
 def op_name(op: Callable[..., Any] | None) -> str:
@@ -101,7 +113,9 @@ def op_name(op: Callable[..., Any] | None) -> str:
     if op is None:
         return "input"
     packet = getattr(op, "overloadpacket", op)
-    return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace("::", ".")
+    return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace(
+        "::", "."
+    )
 
 
 def _held(graph: Graph) -> list[str]:
@@ -109,31 +123,43 @@ def _held(graph: Graph) -> list[str]:
 
 
 def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[Any, ...]:
-    """A graph in a form that does not depend on the names of its nodes; integers that it makes from shapes are put in where they are
-    known for the batch sizes."""
+    """A graph in a form that does not depend on the names of its nodes; integers that it makes from
+    shapes are put in where they are known for the batch sizes."""
     known = graph.sizes.known(batch)
-    places = {name: Ref(str(place)) for place, name in enumerate(name for name in graph.nodes if name not in known)}
+    places = {
+        name: Ref(str(place))
+        for place, name in enumerate(name for name in graph.nodes if name not in known)
+    }
     written = []
     for name, node in graph.nodes.items():
         if name not in known:
             args, kwargs = node.arguments(lambda source: known.get(source, places.get(source)))
-            kind = "parameter " + graph.parameters[name] if name in graph.parameters else "input" if name in graph.inputs else ""
+            kind = (
+                "parameter " + graph.parameters[name]
+                if name in graph.parameters
+                else "input"
+                if name in graph.inputs
+                else ""
+            )
             written.append((node.op, args, kwargs, node.output, kind))
-    return tuple(written), tuple(places.get(o.name, o) if isinstance(o, Ref) else o for o in graph.outputs)
+    return tuple(written), tuple(
+        places.get(o.name, o) if isinstance(o, Ref) else o for o in graph.outputs
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """Nodes in topological order, and which of them are inputs, parameters and outputs.
 
-    ``inputs``: names of the model's inputs in order. ``parameters``: node name -> the path of the parameter or
-    buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or plain constants) of the outputs.
-    ``batched``: whether dimension 0 of the inputs with a layout counts samples. ``aliases``: names of nodes that
-    only copied another one -> that one. ``modules``: module path -> its last node. ``examples``: input -> shape, dtype
-    and whether dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture. ``sizes``: what
-    was assumed of free sizes. ``counts_samples``: whether values depend on how many samples there are, so that a batch must
-    not be taken apart. ``unknown``: nodes of which it is not known whether samples meet in them -> the reason.
-    """
+    ``inputs``: names of the model's inputs in order. ``parameters``: node name -> the path of the
+    parameter or buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or
+    plain constants) of the outputs. ``batched``: whether dimension 0 of the inputs with a layout
+    counts samples. ``aliases``: names of nodes that only copied another one -> that one.
+    ``modules``: module path -> its last node. ``examples``: input -> shape, dtype and whether
+    dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
+    ``sizes``: what was assumed of free sizes. ``counts_samples``: whether values depend on how many
+    samples there are, so that a batch must not be taken apart. ``unknown``: nodes of which it is
+    not known whether samples meet in them -> the reason."""
 
     nodes: Mapping[str, Node]
     inputs: tuple[str, ...]
@@ -158,20 +184,29 @@ class Graph:
         assert all(o.name in seen for o in self.outputs if isinstance(o, Ref))
 
     def computes(self, other: Graph, batch: Mapping[str, int] | None = None) -> bool:
-        """Whether another graph applies the same operators, with the same settings, to the same values, and returns the same of them:
-        for inputs of these batch sizes, or in all that is fixed."""
+        """Whether another graph applies the same operators, with the same settings, to the same
+        values, and returns the same of them: for inputs of these batch sizes, or in all that is
+        fixed."""
         return _written(self, batch or {}) == _written(other, batch or {}) and all(
-            equal(self.constants[mine], other.constants[its]) for mine, its in zip(_held(self), _held(other), strict=True)
+            equal(self.constants[mine], other.constants[its])
+            for mine, its in zip(_held(self), _held(other), strict=True)
         )
 
     @cached_property
     def knows_devices(self) -> bool:
         """Whether it holds tensors of a device, or makes some there."""
-        leaves = (leaf for node in self.nodes.values() for leaf in pytree.tree_leaves((node.args, dict(node.kwargs))))
+        leaves = (
+            leaf
+            for node in self.nodes.values()
+            for leaf in pytree.tree_leaves((node.args, dict(node.kwargs)))
+        )
         return bool(self.constants) or any(isinstance(leaf, torch.device) for leaf in leaves)
 
-    def run(self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None) -> dict[str, Any]:
-        """The executable specification: the value of every node, given those of all independent nodes."""
+    def run(
+        self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None
+    ) -> dict[str, Any]:
+        """The executable specification: the value of every node, given those of all independent
+        nodes."""
         env: dict[str, Any] = dict(values)
         for node in self.nodes.values():
             if node.name not in env and (keep is None or keep(node.name)):
@@ -190,7 +225,8 @@ class Graph:
         return found
 
     def dependents(self, sources: set[str], cuts: frozenset[Any] = frozenset()) -> set[str]:
-        """The sources and every node whose value depends on one of them; operators in ``cuts`` pass nothing on."""
+        """The sources and every node whose value depends on one of them; operators in ``cuts`` pass
+        nothing on."""
         found = set(sources)
         for node in self.nodes.values():
             if node.op not in cuts and any(name in found for name in node.inputs):

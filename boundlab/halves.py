@@ -1,4 +1,5 @@
-"""One question as two, each for half of the samples: for batches of which not even one row of coefficients fits."""
+"""One question as two, each for half of the samples: for batches of which not even one row of
+coefficients fits."""
 
 from __future__ import annotations
 
@@ -17,30 +18,49 @@ from boundlab.rules.registry import clean
 
 
 def can_be_halved(graph: Graph) -> bool:
-    """Whether samples can be asked for apart: a free batch size, nothing that counts them, no statistics of the batch, and
-    outputs that begin with it."""
-    free = all(graph.examples[name][2] for name in graph.inputs if graph.nodes[name].layout is not None)
-    outputs = all(isinstance(output, Ref) and graph.nodes[output.name].layout == Layout() for output in graph.outputs)
+    """Whether samples can be asked for apart: a free batch size, nothing that counts them, no
+    statistics of the batch, and outputs that begin with it."""
+    free = all(
+        graph.examples[name][2] for name in graph.inputs if graph.nodes[name].layout is not None
+    )
+    outputs = all(
+        isinstance(output, Ref) and graph.nodes[output.name].layout == Layout()
+        for output in graph.outputs
+    )
     apart = graph.batched and free and outputs and not graph.counts_samples
     return apart and not any(node.op is clean for node in graph.nodes.values())
 
 
-def halves(graph: Graph, entries: Any, of_samples: Tensor | None) -> list[tuple[Any, Tensor | None]] | None:
-    """The inputs (any structure) and a tensor that begins with the samples, cut in two; None if that cannot be done."""
+def halves(
+    graph: Graph, entries: Any, of_samples: Tensor | None
+) -> list[tuple[Any, Tensor | None]] | None:
+    """The inputs (any structure) and a tensor that begins with the samples, cut in two; None if
+    that cannot be done."""
     leaves, tree = pytree.tree_flatten(entries)
     batched = [graph.nodes[name].layout is not None for name in graph.inputs]
-    sizes = {len(leaf.centre if isinstance(leaf, Region) else leaf) for leaf, has in zip(leaves, batched, strict=True) if has}
+    sizes = {
+        len(leaf.centre if isinstance(leaf, Region) else leaf)
+        for leaf, has in zip(leaves, batched, strict=True)
+        if has
+    }
     if len(sizes) != 1 or min(sizes) < 2 or not can_be_halved(graph):
         return None
     (samples,) = sizes
-    if any(graph.sizes.broken(dict.fromkeys(graph.sizes.symbols, size)) for size in (samples // 2, samples - samples // 2)):
+    if any(
+        graph.sizes.broken(dict.fromkeys(graph.sizes.symbols, size))
+        for size in (samples // 2, samples - samples // 2)
+    ):
         return None
     found: list[tuple[Any, Tensor | None]] = []
     for chosen in (slice(0, samples // 2), slice(samples // 2, samples)):
-        parts = [_part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)]
+        parts = [
+            _part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)
+        ]
         if any(part is None for part in parts):
             return None
-        found.append((pytree.tree_unflatten(parts, tree), None if of_samples is None else of_samples[chosen]))
+        found.append(
+            (pytree.tree_unflatten(parts, tree), None if of_samples is None else of_samples[chosen])
+        )
     return found
 
 
@@ -52,10 +72,14 @@ def joined(results: Sequence[Any]) -> Any:
     """Results of consecutive parts of a batch as one."""
     is_result = lambda value: isinstance(value, (Bounds, Tensor))
     flat = [pytree.tree_flatten(result, is_leaf=is_result) for result in results]
-    return pytree.tree_unflatten([_cat(parts) for parts in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1])
+    return pytree.tree_unflatten(
+        [_cat(parts) for parts in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1]
+    )
 
 
 def _cat(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], Tensor):
         return torch.cat(list(parts))
-    return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]))
+    return Bounds(
+        torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts])
+    )

@@ -13,8 +13,13 @@ from boundlab import passes
 
 
 def middle(lower: Tensor, upper: Tensor) -> Tensor:
-    """The point between two others, and never outside: their sum may overflow, and halves of the smallest numbers are rounded."""
-    return torch.clamp(lower / 2 + upper / 2, lower, upper) if lower.is_floating_point() else (lower + upper) / 2
+    """The point between two others, and never outside: their sum may overflow, and halves of the
+    smallest numbers are rounded."""
+    return (
+        torch.clamp(lower / 2 + upper / 2, lower, upper)
+        if lower.is_floating_point()
+        else (lower + upper) / 2
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,32 +56,41 @@ class Interval:
     @property
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
-        return passes.ball(self.lower, self.upper) if self.dtype.is_floating_point else (self.centre, self.radius)
+        return (
+            passes.ball(self.lower, self.upper)
+            if self.dtype.is_floating_point
+            else (self.centre, self.radius)
+        )
 
     @staticmethod
     def around(centre: Tensor, radius: Tensor) -> Interval:
         """``centre +- radius``."""
-        return Ball(centre, radius) if centre.shape == radius.shape else Interval(centre - radius, centre + radius)
+        return (
+            Ball(centre, radius)
+            if centre.shape == radius.shape
+            else Interval(centre - radius, centre + radius)
+        )
 
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.
 
-        Two sound bounds of the same value can cross by a rounding error when both are almost points; then the result is
-        what lies between them inside of this one, so that ``lower <= upper`` always holds and nothing gets wider. NaN
-        never wins over a number.
-        """
+        Two sound bounds of the same value can cross by a rounding error when both are almost
+        points; then the result is what lies between them inside of this one, so that ``lower <=
+        upper`` always holds and nothing gets wider. NaN never wins over a number."""
         lower = torch.minimum(torch.fmax(self.lower, other.lower), self.upper)
         upper = torch.maximum(torch.fmin(self.upper, other.upper), self.lower)
         return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
 
     def loosened(self, scale: Interval) -> Interval:
-        """Wider by a few rounding errors of numbers as large as another interval's, for readers with jumps."""
+        """Wider by a few rounding errors of numbers as large as another interval's, for readers
+        with jumps."""
         room = 64 * torch.finfo(self.dtype).eps * (scale.lower.abs() + scale.upper.abs())
         return Interval(self.lower - room, self.upper + room)
 
 
 Reach = Callable[[Callable[[float], Tensor]], Tensor]
-"""How far <a, x> can be from its value at the centre of a set, for many a at once: asks for the sums of |a|^q for some q."""
+"""How far <a, x> can be from its value at the centre of a set, for many a at once: asks for the
+sums of |a|^q for some q."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +101,8 @@ class Hull(Interval):
 
 
 class Ball(Interval):
-    """``centre +- radius``. The ends are computed when they are asked for, once: chains of layers go without them."""
+    """``centre +- radius``. The ends are computed when they are asked for, once: chains of layers
+    go without them."""
 
     def __init__(self, centre: Tensor, radius: Tensor) -> None:
         object.__setattr__(self, "_parts", (centre, radius))
@@ -141,16 +156,23 @@ LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 def laid_out(rows: Tensor, x: Interval) -> Tensor:
-    """Rows (rows, *shape) of a value with the channels last in memory if those of the value are: convolutions are faster then,
-    and steps that read both together are several times as fast as on two orders."""
+    """Rows (rows, *shape) of a value with the channels last in memory if those of the value are:
+    convolutions are faster then, and steps that read both together are several times as fast as on
+    two orders."""
     last, value = LAST.get(rows.dim() - 3), x.centre if isinstance(x, Ball) else x.lower
-    if last is None or rows.numel() == 0 or value.is_contiguous() or not value.is_contiguous(memory_format=last):
+    if (
+        last is None
+        or rows.numel() == 0
+        or value.is_contiguous()
+        or not value.is_contiguous(memory_format=last)
+    ):
         return rows
     return rows.flatten(0, 1).contiguous(memory_format=last).unflatten(0, rows.shape[:2])
 
 
 Value = Tensor | Interval
-"""What an argument of an operator is during an analysis: a constant, or a value known within an interval."""
+"""What an argument of an operator is during an analysis: a constant, or a value known within an
+interval."""
 
 
 def lower_of(value: Value) -> Tensor:

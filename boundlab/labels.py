@@ -15,25 +15,41 @@ def read_labels(labels: Any, samples: int, classes: int, device: torch.device) -
     """Labels of any integer type as int64 (samples,), on the device; every one a class."""
     tensor = labels_tensor(labels)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ArgumentError(f"labels must be whole numbers, the classes of the samples, not {tensor.dtype}{_one_hot(tensor, classes)}")
+        raise ArgumentError(
+            "labels must be whole numbers, the classes of the samples, not "
+            f"{tensor.dtype}{_one_hot(tensor, classes)}"
+        )
     if tensor.shape != (samples,) and not (samples == 1 and tensor.shape == ()):
-        raise ArgumentError(f"labels must have the shape ({samples},), one a sample, not {tuple(tensor.shape)}{_one_hot(tensor, classes)}")
+        raise ArgumentError(
+            f"labels must have the shape ({samples},), one a sample, not "
+            f"{tuple(tensor.shape)}{_one_hot(tensor, classes)}"
+        )
     tensor = tensor.to(torch.int64).to(device).reshape(-1)
     if tensor.numel():
         least, most = torch.stack([tensor.min(), tensor.max()]).tolist()
         if least < 0 or most >= classes:
-            raise ArgumentError(f"labels must lie between 0 and {classes - 1}; got {least} ... {most}")
+            raise ArgumentError(
+                f"labels must lie between 0 and {classes - 1}; got {least} ... {most}"
+            )
     return tensor
 
 
 def labels_tensor(labels: Any) -> Tensor:
     """Labels as a tensor, whatever they are given as."""
     if isinstance(labels, Region) or labels is None:
-        raise ArgumentError("the labels are missing: they come last, behind one entry for each input, as in net.margins(region, labels)")
+        raise ArgumentError(
+            "the labels are missing: they come last, behind one entry for each "
+            "input, "
+            "as "
+            "in "
+            "net.margins(region, labels)"
+        )
     try:
         return torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(f"labels must be whole numbers, one a sample, not {type(labels).__name__}: {error}") from None
+        raise ArgumentError(
+            f"labels must be whole numbers, one a sample, not {type(labels).__name__}: {error}"
+        ) from None
 
 
 def _one_hot(labels: Tensor, classes: int) -> str:

@@ -22,7 +22,15 @@ from boundlab.interval import Interval
 from boundlab.labels import read_labels
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
-from boundlab.methods.engine import METHODS, Answer, Question, analyse, output_bounds, spec_bounds, spec_rows
+from boundlab.methods.engine import (
+    METHODS,
+    Answer,
+    Question,
+    analyse,
+    output_bounds,
+    spec_bounds,
+    spec_rows,
+)
 from boundlab.methods.memory import KeptForGradients, in_bytes, running_out
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
@@ -38,15 +46,20 @@ RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "
 Slopes = str | Mapping[str, Mapping[str, Tensor]]
 
 
-def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
+def capture(
+    model: Callable[..., Any] | nn.Module | ExportedProgram,
+    *args: Any,
+    batched: bool | None = None,
+    **kwargs: Any,
+) -> Net:
     """Read a model into a graph whose outputs can be bounded.
 
-    model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs: example inputs. The
-    batch size (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the module at
-    every question, so training needs no new capture; train or eval mode is fixed here, and a module that computes something else
-    later is refused. The module is not changed. The graph must give what the model gives for the example.
-    batched: False if dimension 0 of the inputs does not count samples; None finds out.
-    """
+    model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs:
+    example inputs. The batch size (dimension 0) is free afterwards wherever the model allows it.
+    Parameters are read from the module at every question, so training needs no new capture; train
+    or eval mode is fixed here, and a module that computes something else later is refused. The
+    module is not changed. The graph must give what the model gives for the example. batched: False
+    if dimension 0 of the inputs does not count samples; None finds out."""
     if isinstance(model, ExportedProgram):
         if not args and not kwargs and model.example_inputs is not None:
             args, kwargs = model.example_inputs
@@ -56,40 +69,70 @@ def capture(model: Callable[..., Any] | nn.Module | ExportedProgram, *args: Any,
     elif callable(model):
         program = Function(model)
     else:
-        raise ArgumentError(f"capture takes a module, a callable or an exported program, not {type(model).__name__}")
+        raise ArgumentError(
+            f"capture takes a module, a callable or an exported program, not {type(model).__name__}"
+        )
     taken = RESERVED & set(kwargs)
     if taken:
-        raise ArgumentError(f"the model's keyword {sorted(taken)} is also one of net.bounds(): wrap the model in a function that renames it")
+        raise ArgumentError(
+            f"the model's keyword {sorted(taken)} is also one of net.bounds(): "
+            "wrap "
+            "the "
+            "model "
+            "in "
+            "a "
+            "function that renames it"
+        )
     for leaf in pytree.tree_leaves((args, kwargs)):
         if isinstance(leaf, Region):
-            raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
+            raise ArgumentError(
+                "capture takes example tensors; give the region to net.bounds(region)"
+            )
     if any(torch.is_autocast_enabled(kind) for kind in AUTOCAST):
         raise CaptureError(
-            "capture under torch.autocast would record a model whose layers round to half precision. Capture it outside; to bound a model in "
+            "capture under torch.autocast would record a model whose layers round to half "
+            "precision. Capture it outside; to bound a model in "
             "half precision, convert it (model.bfloat16())"
         )
     net = _captured(program, args, kwargs, batched)
-    compare(program.module() if isinstance(program, ExportedProgram) else program, net, *copies(args, kwargs))
-    fixed = {shape[0] for name, (shape, _, free) in net.graph.examples.items() if net.graph.nodes[name].layout is not None and not free}
+    compare(
+        program.module() if isinstance(program, ExportedProgram) else program,
+        net,
+        *copies(args, kwargs),
+    )
+    fixed = {
+        shape[0]
+        for name, (shape, _, free) in net.graph.examples.items()
+        if net.graph.nodes[name].layout is not None and not free
+    }
     if fixed:
-        log.warning("the model fixes its batch size: bounds can be asked for batches of %d samples only", fixed.pop())
+        log.warning(
+            "the model fixes its batch size: bounds can be asked for batches of %d samples only",
+            fixed.pop(),
+        )
     return net
 
 
 def _captured(
-    source: nn.Module | ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], batched: bool | None, own_size: bool = False
+    source: nn.Module | ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    batched: bool | None,
+    own_size: bool = False,
 ) -> Net:
     with undisturbed(of_model=True):
         graph, inputs, outputs = export(source, args, kwargs, batched, own_size)
-    device = next((leaf.device for leaf in pytree.tree_leaves((args, kwargs)) if _has_dimensions(leaf)), None)
+    device = next(
+        (leaf.device for leaf in pytree.tree_leaves((args, kwargs)) if _has_dimensions(leaf)), None
+    )
     return Net(source, graph, inputs, outputs, device)
 
 
 class Net:
     """A model as a graph, together with the module that holds its parameters.
 
-    A model may take another way through its code for other batch sizes, or in train mode: then there is a graph for each.
-    """
+    A model may take another way through its code for other batch sizes, or in train mode: then
+    there is a graph for each."""
 
     def __init__(
         self,
@@ -99,7 +142,8 @@ class Net:
         outputs: pytree.TreeSpec,
         device: torch.device | None = None,
     ) -> None:
-        """device: where the model was captured, if its graph may hold tensors or make them there."""
+        """device: where the model was captured, if its graph may hold tensors or make them
+        there."""
         self.source = source
         self.graph = graph
         self._inputs = inputs
@@ -117,8 +161,13 @@ class Net:
 
     def __repr__(self) -> str:
         free = any(free for _, _, free in self.graph.examples.values())
-        batch = "free batch size" if free else "fixed batch size" if self.graph.batched else "no batch"
-        return f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs {list(self.graph.inputs)}, {batch})"
+        batch = (
+            "free batch size" if free else "fixed batch size" if self.graph.batched else "no batch"
+        )
+        return (
+            f"Net({type(self.source).__name__}, {len(self.graph.nodes)} nodes, inputs "
+            f"{list(self.graph.inputs)}, {batch})"
+        )
 
     @undisturbed()
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -128,27 +177,47 @@ class Net:
             return net(*inputs, **kwargs)
         values, regions = self._read(inputs, kwargs)
         if regions:
-            raise ArgumentError("the model itself takes tensors; for a region ask net.bounds(region)")
+            raise ArgumentError(
+                "the model itself takes tensors; for a region ask net.bounds(region)"
+            )
         found = self.graph.run(values)
-        leaves = [found[output.name] if isinstance(output, Ref) else output for output in self.graph.outputs]
+        leaves = [
+            found[output.name] if isinstance(output, Ref) else output
+            for output in self.graph.outputs
+        ]
         return pytree.tree_unflatten(leaves, self._outputs)
 
     def parameters(self) -> dict[str, Tensor]:
         """The trainable parameters that the outputs depend on, by their names in the module."""
         state = self._read_state()
-        return {path: state[name] for name, path in self.graph.parameters.items() if isinstance(state[name], nn.Parameter)}
+        return {
+            path: state[name]
+            for name, path in self.graph.parameters.items()
+            if isinstance(state[name], nn.Parameter)
+        }
 
-    # -- which graph ----------------------------------------------------------------------------------------------------
+    # -- which graph -------------------------------------------------------------------------------
 
     def suited(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Net:
-        """This net, or one that was captured for the batch size of the inputs, where the model takes another way through its code.
-        ArgumentError if the module is no longer what was captured."""
+        """This net, or one that was captured for the batch size of the inputs, where the model
+        takes another way through its code. ArgumentError if the module is no longer what was
+        captured."""
         examples = self._centres(inputs, kwargs)
         if examples is None:  # of another structure: reading the inputs says so
             return self
         self._check_module(examples)
-        leaves = dict(zip(self.graph.inputs, pytree.tree_leaves(examples, is_leaf=lambda leaf: leaf is None), strict=True))
-        batch = {name: leaves[name].shape[0] for name in self.graph.sizes.symbols if isinstance(leaves[name], Tensor) and leaves[name].dim()}
+        leaves = dict(
+            zip(
+                self.graph.inputs,
+                pytree.tree_leaves(examples, is_leaf=lambda leaf: leaf is None),
+                strict=True,
+            )
+        )
+        batch = {
+            name: leaves[name].shape[0]
+            for name in self.graph.sizes.symbols
+            if isinstance(leaves[name], Tensor) and leaves[name].dim()
+        }
         size = tuple(batch.items())
         if size in self._checked:
             return self
@@ -159,35 +228,58 @@ class Net:
             if other._serves(leaves):
                 return other
         if isinstance(self.source, ExportedProgram):
-            raise ArgumentError(f"the program was exported for batch sizes with {self.graph.sizes.broken(batch)}, not for {batch}")
+            raise ArgumentError(
+                "the program was exported for batch sizes with "
+                f"{self.graph.sizes.broken(batch)}, "
+                f"not for {batch}"
+            )
         if _captured(self.source, *examples, False).graph.computes(self.graph, batch):
             self._checked.add(size)
             return self
-        found = _captured(self.source, *examples, True if self.graph.batched else None, own_size=True)
+        found = _captured(
+            self.source, *examples, True if self.graph.batched else None, own_size=True
+        )
         if not found._serves(leaves):
-            raise ArgumentError(f"the model could not be captured for the batch size {batch}: {self.graph.sizes.broken(batch)} was assumed")
+            raise ArgumentError(
+                f"the model could not be captured for the batch size {batch}: "
+                f"{self.graph.sizes.broken(batch)} was assumed"
+            )
         self._others.append(found)
         return found
 
     def _serves(self, leaves: Mapping[str, Any]) -> bool:
         """Whether the graph is the model's for inputs of these shapes."""
         batch = {name: leaves[name].shape[0] for name in self.graph.sizes.symbols}
-        shapes = {name: leaves[name].shape for name, (_, _, free) in self.graph.examples.items() if not free}
+        shapes = {
+            name: leaves[name].shape
+            for name, (_, _, free) in self.graph.examples.items()
+            if not free
+        }
         fits = all(tuple(shape) == self.graph.examples[name][0] for name, shape in shapes.items())
         return fits and self.graph.sizes.broken(batch) is None
 
-    def _centres(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The inputs with the centres of regions; None if their structure is not the captured one."""
+    def _centres(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The inputs with the centres of regions; None if their structure is not the captured
+        one."""
         leaves, tree = pytree.tree_flatten((inputs, kwargs))
         if tree != self._inputs:
             return None
         found: tuple[tuple[Any, ...], dict[str, Any]]
-        found = pytree.tree_unflatten([leaf.centre if isinstance(leaf, Region) else leaf for leaf in leaves], tree)
+        found = pytree.tree_unflatten(
+            [leaf.centre if isinstance(leaf, Region) else leaf for leaf in leaves], tree
+        )
         return found
 
     def _check_module(self, examples: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
-        """Refuse a module that has changed since it was captured, or whose graph is another one in the mode it is in now."""
-        if self._snapshot is None or not isinstance(self.source, nn.Module) or self._snapshot.holds(self.source):
+        """Refuse a module that has changed since it was captured, or whose graph is another one in
+        the mode it is in now."""
+        if (
+            self._snapshot is None
+            or not isinstance(self.source, nn.Module)
+            or self._snapshot.holds(self.source)
+        ):
             return
         now = Snapshot.of(self.source)
         self._snapshot.check(now)
@@ -198,15 +290,19 @@ class Net:
         except BoundlabError:
             other = None
         if other is None or not other.graph.computes(self.graph):
-            path = next(path for path, mode in now.modes.items() if mode != self._snapshot.modes[path])
+            path = next(
+                path for path, mode in now.modes.items() if mode != self._snapshot.modes[path]
+            )
             mode = "train" if now.modes[path] else "eval"
             raise ArgumentError(
-                f"the module was captured in another mode: '{path or type(self.source).__name__}' is in {mode} mode now. Capture it again, or put it "
+                "the module was captured in another mode: "
+                f"'{path or type(self.source).__name__}' is in {mode} mode now. Capture it "
+                "again, or put it "
                 f"back with model.{'eval' if now.modes[path] else 'train'}()"
             )
         self._same_in.append(now.modes)
 
-    # -- questions -------------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     @undisturbed()
     def bounds(
@@ -224,15 +320,18 @@ class Net:
     ) -> Any:
         """Lower and upper bounds of the outputs for every member of the regions.
 
-        inputs, kwargs: one entry per model input, a region or a plain tensor. perturb: regions on parameters by name.
-        method: "ibp", "forward", "crown", "crown-ibp", "forward+backward" or "alpha-crown". spec: C of shape (specs, out) or (batch,
-        specs, out) to bound ``C @ output`` instead, result (batch, specs). sides: "both", "lower" or "upper"; the other
-        side is then infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same"; or for
-        "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how "alpha-crown" optimises slopes.
-        memory: a budget in bytes, or as "2 GiB", for coefficients; they are worked on in parts that fit, which changes
-        bounds by no more than rounding (of slopes that ``Alpha(share=True)`` shares, each part has its own). By default half
-        of what is free. What autograd keeps for gradients counts too: MemoryLimit where it is more, unless under torch.no_grad().
-        intermediates: keep the bounds of all nodes, as ``bounds["module.path"]``.
+        inputs, kwargs: one entry per model input, a region or a plain tensor. perturb: regions on
+        parameters by name. method: "ibp", "forward", "crown", "crown-ibp", "forward+backward" or
+        "alpha-crown". spec: C of shape (specs, out) or (batch, specs, out) to bound ``C @ output``
+        instead, result (batch, specs). sides: "both", "lower" or "upper"; the other side is then
+        infinite. slopes: the lower line of an unstable ReLU, "adaptive", "zero", "one" or "same";
+        or for "alpha-crown" the ``slopes`` of an earlier result to start from. alpha: how
+        "alpha-crown" optimises slopes. memory: a budget in bytes, or as "2 GiB", for coefficients;
+        they are worked on in parts that fit, which changes bounds by no more than rounding (of
+        slopes that ``Alpha(share=True)`` shares, each part has its own). By default half of what is
+        free. What autograd keeps for gradients counts too: MemoryLimit where it is more, unless
+        under torch.no_grad(). intermediates: keep the bounds of all nodes, as
+        ``bounds["module.path"]``.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
         """
@@ -240,22 +339,34 @@ class Net:
         net = self.suited(inputs, kwargs)
         if net is not self:
             return net.bounds(
-                *inputs, method=method, perturb=perturb, spec=spec, sides=sides, slopes=slopes, alpha=alpha, memory=memory,
+                *inputs, method=method, perturb=perturb, spec=spec, sides=sides, slopes=slopes,
+                alpha=alpha, memory=memory,
                 intermediates=intermediates, **kwargs,
             )  # fmt: skip
 
         def ask(entries: Any, spec: Tensor | None) -> Any:
-            answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates)
+            answer = self.ask(
+                entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates
+            )
             if spec is not None:
-                result = self._drop_samples(spec_bounds(answer, self.only_output("spec"), spec, sides))
-                return Bounds(result.lower, result.upper, self._intermediates(answer) if intermediates else {}, answer.numbers)
+                result = self._drop_samples(
+                    spec_bounds(answer, self.only_output("spec"), spec, sides)
+                )
+                return Bounds(
+                    result.lower,
+                    result.upper,
+                    self._intermediates(answer) if intermediates else {},
+                    answer.numbers,
+                )
             kept = self._intermediates(answer) if intermediates else {}
             leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
             return pytree.tree_unflatten(leaves, self._outputs)
 
         rows = None if spec is None else _spec_tensor(spec)
         if rows is not None and rows.dim() == 2:  # the same for all samples
-            return self._in_parts(lambda entries, _: ask(entries, rows), (inputs, kwargs), None, not intermediates)
+            return self._in_parts(
+                lambda entries, _: ask(entries, rows), (inputs, kwargs), None, not intermediates
+            )
         return self._in_parts(ask, (inputs, kwargs), rows, not intermediates)
 
     @undisturbed()
@@ -272,29 +383,48 @@ class Net:
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
 
-        inputs: one entry per model input, and last the labels y, (batch,) of any integer type, unless they are given as ``labels=``.
-        The margin of class k stands at k, or k - 1 behind y.
+        inputs: one entry per model input, and last the labels y, (batch,) of any integer type,
+        unless they are given as ``labels=``. The margin of class k stands at k, or k - 1 behind y.
         """
         entries, labels = self.split_labels(inputs, labels)
         net = self.suited(entries, kwargs)
         if net is not self:
-            return net.margins(*entries, labels, method=method, perturb=perturb, slopes=slopes, alpha=alpha, memory=memory, **kwargs)
+            return net.margins(
+                *entries,
+                labels,
+                method=method,
+                perturb=perturb,
+                slopes=slopes,
+                alpha=alpha,
+                memory=memory,
+                **kwargs,
+            )
 
         def ask(entries: Any, labels: Any) -> Tensor:
             answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
             target = self.only_output("margins")
-            spec = margin_spec(self.read_labels(answer, target, labels), self._classes(answer, target))
+            spec = margin_spec(
+                self.read_labels(answer, target, labels), self._classes(answer, target)
+            )
             return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
         found: Tensor = self._in_parts(ask, (entries, kwargs), labels, True)
         return found
 
     def split_labels(self, inputs: tuple[Any, ...], labels: Any) -> tuple[tuple[Any, ...], Any]:
-        """The entries for the model's inputs, and the labels: the last positional argument unless they were given by name."""
+        """The entries for the model's inputs, and the labels: the last positional argument unless
+        they were given by name."""
         if labels is not None:
             return inputs, labels
         if not inputs:
-            raise ArgumentError("the inputs are missing: give one entry per model input, a region or a tensor, and the labels")
+            raise ArgumentError(
+                "the inputs are missing: give one entry per model input, a region "
+                "or "
+                "a "
+                "tensor, "
+                "and "
+                "the labels"
+            )
         return inputs[:-1], inputs[-1]
 
     def read_labels(self, answer: Answer, target: str, labels: Any) -> Tensor:
@@ -314,14 +444,23 @@ class Net:
         memory: int | str | None = None,
         **kwargs: Any,
     ) -> LinearBounds:
-        """Linear functions of the perturbed inputs and parameters below and above the output, by backward mode.
+        """Linear functions of the perturbed inputs and parameters below and above the output, by
+        backward mode.
 
         method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
         """
         _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
         net = self.suited(inputs, kwargs)
         if net is not self:
-            return net.linear_bounds(*inputs, method=method, perturb=perturb, spec=spec, slopes=slopes, memory=memory, **kwargs)
+            return net.linear_bounds(
+                *inputs,
+                method=method,
+                perturb=perturb,
+                spec=spec,
+                slopes=slopes,
+                memory=memory,
+                **kwargs,
+            )
         answer = self.ask(inputs, kwargs, method, perturb, slopes, None, memory)
         target = self.only_output("linear_bounds")
         analysis = answer.analysis
@@ -329,14 +468,25 @@ class Net:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
         samples = analysis.samples if node.layout is not None else None
-        rows = refine.identity_rows(analysis, target) if spec is None else spec_rows(answer, target, _spec_tensor(spec))
+        rows = (
+            refine.identity_rows(analysis, target)
+            if spec is None
+            else spec_rows(answer, target, _spec_tensor(spec))
+        )
         out_shape = [rows.shape[0]]
         if spec is None:
             whole = list(like.shape)
-            out_shape = whole if node.layout is None else _without(whole, node.layout.dim, node.layout.outer * node.layout.inner)
+            out_shape = (
+                whole
+                if node.layout is None
+                else _without(whole, node.layout.dim, node.layout.outer * node.layout.inner)
+            )
         lower_A, lower_b = self._lines(answer, target, rows, out_shape, samples)
         upper_A, upper_b = self._lines(answer, target, -rows, out_shape, samples)
-        lower_b, upper_b = (bias.masked_fill(torch.isposinf(bias), -torch.inf) for bias in (lower_b, upper_b))  # an overflow says nothing
+        # an overflow says nothing
+        lower_b, upper_b = (
+            bias.masked_fill(torch.isposinf(bias), -torch.inf) for bias in (lower_b, upper_b)
+        )
         batched = {name: analysis.graph.nodes[name].layout is not None for name in analysis.regions}
         names = self._public_names(analysis.regions)
         return LinearBounds(
@@ -349,10 +499,13 @@ class Net:
             samples,
         )
 
-    # -- details ---------------------------------------------------------------------------------------------------
+    # -- details -----------------------------------------------------------------------------------
 
-    def _in_parts(self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Any, may: bool) -> Any:
-        """Ask for all samples at once, or for one half after the other where not even one row of coefficients fits."""
+    def _in_parts(
+        self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Any, may: bool
+    ) -> Any:
+        """Ask for all samples at once, or for one half after the other where not even one row of
+        coefficients fits."""
         try:
             with running_out():
                 return ask(entries, of_samples)
@@ -364,7 +517,9 @@ class Net:
                 raise
         return joined([self._in_parts(ask, *part, may) for part in parts])
 
-    def _lines(self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None) -> tuple[dict[str, Tensor], Tensor]:
+    def _lines(
+        self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None
+    ) -> tuple[dict[str, Tensor], Tensor]:
         ends, bias = backward.pull_back(answer.analysis, target, rows)
         lead = [] if samples is None else [samples]
         matrices = {}
@@ -374,7 +529,9 @@ class Net:
             found = ends.get(name)
             part = None if found is None else backward.dense(found)
             if part is None:
-                part = torch.zeros(rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device)
+                part = torch.zeros(
+                    rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device
+                )
             matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])
         return matrices, bias.T.reshape([*lead, *out])
 
@@ -391,19 +548,34 @@ class Net:
         thorough: bool = False,
         clean: Mapping[str, Tensor] | None = None,
     ) -> Answer:
-        """What is known of every node: the first half of every question, for what is built on it (losses)."""
+        """What is known of every node: the first half of every question, for what is built on it
+        (losses)."""
         _choose("method", method, METHODS)
         start = None if isinstance(slopes, str) else slopes
         if start is None:
             _choose("slopes", slopes, SLOPES)
         if method != "alpha-crown" and (alpha is not None or start is not None):
-            raise ArgumentError(f'alpha=... and slopes of an earlier result belong to method="alpha-crown", not to "{method}"')
+            raise ArgumentError(
+                "alpha=... and slopes of an earlier result belong to "
+                'method="alpha-crown", '
+                "not "
+                "to "
+                f'"{method}"'
+            )
         if alpha is not None and not isinstance(alpha, Alpha):
-            raise ArgumentError(f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}")
+            raise ArgumentError(
+                f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}"
+            )
         values, regions = self._read(inputs, kwargs)
         regions |= self._read_perturbed(perturb or {}, values)
         if not regions:
-            raise ArgumentError("nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, or perturb={'name': region}")
+            raise ArgumentError(
+                "nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) "
+                "for "
+                "an "
+                "input, "
+                "or perturb={'name': region}"
+            )
         for name in regions:
             values.pop(name, None)
         fixed = slopes if isinstance(slopes, str) else "adaptive"
@@ -413,15 +585,33 @@ class Net:
         self._check_known(plan)
         if clean is None:
             self._warn_of_statistics()
-        return analyse(Question(plan, values, regions, samples, method, budget, fixed, alpha or Alpha(), start, clean, thorough))
+        return analyse(
+            Question(
+                plan,
+                values,
+                regions,
+                samples,
+                method,
+                budget,
+                fixed,
+                alpha or Alpha(),
+                start,
+                clean,
+                thorough,
+            )
+        )
 
     def _warn_of_statistics(self) -> None:
         """Once for a net in train mode that is asked outside of a training step."""
-        if not self._warned and any(node.op is registry.clean for node in self.graph.nodes.values()):
+        if not self._warned and any(
+            node.op is registry.clean for node in self.graph.nodes.values()
+        ):
             self._warned = True
             warnings.warn(
-                "the model was captured in train mode: what is bounded is the model with the batch statistics of the clean inputs, and running "
-                "statistics do not move. To verify, capture model.eval(); to train, run model(x) in bl.CleanPass(net) in every step",
+                "the model was captured in train mode: what is bounded is the model with the "
+                "batch statistics of the clean inputs, and running "
+                "statistics do not move. To verify, capture model.eval(); to train, run "
+                "model(x) in bl.CleanPass(net) in every step",
                 stacklevel=4,
             )
 
@@ -432,7 +622,8 @@ class Net:
             raise MixedSamples(doubts[0])
 
     def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
-        """Found once for each set of perturbed nodes, and again when rules were registered since."""
+        """Found once for each set of perturbed nodes, and again when rules were registered
+        since."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
         balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
         key = tuple(regions), boxes, balls, every_node, generation()
@@ -441,24 +632,40 @@ class Net:
             self._plans[key] = Plan(self.graph, tuple(regions), boxes, balls, targets, every_node)
         return self._plans[key]
 
-    def _read(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
-        """The values of all independent nodes that are not perturbed, and the regions of the inputs that are: all on one device."""
+    def _read(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Region]]:
+        """The values of all independent nodes that are not perturbed, and the regions of the inputs
+        that are: all on one device."""
         values, regions = self._read_inputs(inputs, kwargs)
         state = self._read_state()
-        homes = {state[name].device for name in self.graph.parameters if _has_dimensions(state[name])} | ({self._device} - {None})
-        for name, tensor in (values | {name: region.centre for name, region in regions.items()}).items():
+        homes = {
+            state[name].device for name in self.graph.parameters if _has_dimensions(state[name])
+        } | ({self._device} - {None})
+        for name, tensor in (
+            values | {name: region.centre for name, region in regions.items()}
+        ).items():
             for away in homes - {tensor.device} if _has_dimensions(tensor) else ():
                 raise ArgumentError(
-                    f"the input '{name}' lies on {tensor.device}, the model on {away}: move one of them, and capture the model where its inputs "
-                    "lie. A program saved with torch.export is moved by torch.export.passes.move_to_device_pass(program, device)"
+                    f"the input '{name}' lies on {tensor.device}, the model on {away}: move "
+                    "one of them, and capture the model where its inputs "
+                    "lie. A program saved with torch.export is moved by "
+                    "torch.export.passes.move_to_device_pass(program, device)"
                 )
         return values | state, regions
 
-    def _read_inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Region]]:
+    def _read_inputs(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Region]]:
         leaves, tree = pytree.tree_flatten((inputs, kwargs))
         if tree != self._inputs:
             expected = ", ".join(self.graph.inputs)
-            raise ArgumentError(f"the model was captured with the inputs ({expected}), in that structure; got {len(leaves)} of another structure")
+            raise ArgumentError(
+                f"the model was captured with the inputs ({expected}), in that "
+                "structure; "
+                "got "
+                f"{len(leaves)} of another structure"
+            )
         values: dict[str, Any] = {}
         regions: dict[str, Region] = {}
         for name, leaf in zip(self.graph.inputs, leaves, strict=True):
@@ -467,7 +674,12 @@ class Net:
                 regions[name] = with_tensors(leaf, usable)
             elif name in self.graph.literals:
                 if isinstance(leaf, Tensor) or leaf != self.graph.literals[name]:
-                    raise ArgumentError(f"the model was captured with {name}={self.graph.literals[name]!r}, not {leaf!r}: capture it again")
+                    raise ArgumentError(
+                        "the model was captured with "
+                        f"{name}={self.graph.literals[name]!r}, "
+                        "not "
+                        f"{leaf!r}: capture it again"
+                    )
                 values[name] = leaf
             else:
                 if isinstance(leaf, Tensor):
@@ -483,41 +695,80 @@ class Net:
             raise ArgumentError(f"the input '{name}' is not a tensor in the captured model")
         shape, dtype, free = example
         if tensor.dtype != dtype:
-            raise ArgumentError(f"the input '{name}' must have dtype {dtype} as in the captured model, not {tensor.dtype}")
-        wrong = len(shape) != tensor.dim() or any(a != b for i, (a, b) in enumerate(zip(shape, tensor.shape, strict=True)) if i or not free)
+            raise ArgumentError(
+                f"the input '{name}' must have dtype {dtype} as in the captured "
+                "model, "
+                "not "
+                f"{tensor.dtype}"
+            )
+        wrong = len(shape) != tensor.dim() or any(
+            a != b
+            for i, (a, b) in enumerate(zip(shape, tensor.shape, strict=True))
+            if i or not free
+        )
         if wrong:
             text = str(tuple(shape)) if not free else f"(batch, {', '.join(map(str, shape[1:]))})"
-            raise ArgumentError(f"the input '{name}' must have the shape {text}, not {tuple(tensor.shape)}")
+            raise ArgumentError(
+                f"the input '{name}' must have the shape {text}, not {tuple(tensor.shape)}"
+            )
 
     def _read_state(self) -> dict[str, Any]:
         """Parameters and buffers as they are now."""
         values: dict[str, Any] = dict(self.graph.constants)
         if isinstance(self.source, ExportedProgram):
             state = {**self.source.state_dict, **self.source.constants}
-            return values | {name: usable(state[path]) for name, path in self.graph.parameters.items()}
+            return values | {
+                name: usable(state[path]) for name, path in self.graph.parameters.items()
+            }
         for name, path in self.graph.parameters.items():
             owner, _, leaf = path.rpartition(".")
             values[name] = usable(getattr(self.source.get_submodule(owner), leaf))
         return values
 
-    def _read_perturbed(self, perturb: Mapping[str, Region], values: Mapping[str, Any]) -> dict[str, Region]:
+    def _read_perturbed(
+        self, perturb: Mapping[str, Region], values: Mapping[str, Any]
+    ) -> dict[str, Region]:
         by_path = {path: name for name, path in self.graph.parameters.items()}
-        if isinstance(self.source, Function):  # the modules a callable closes over, under their own names
+        # the modules a callable closes over, under their own names
+        if isinstance(self.source, Function):
             prefix = "modules_used.0."
-            by_path |= {path.removeprefix(prefix): name for path, name in by_path.items() if path.startswith(prefix)}
+            by_path |= {
+                path.removeprefix(prefix): name
+                for path, name in by_path.items()
+                if path.startswith(prefix)
+            }
         regions = {}
         for path, region in perturb.items():
             if path not in by_path:
-                raise ArgumentError(f"the model has no parameter '{path}' that its outputs depend on; there are: {', '.join(sorted(by_path))}")
+                raise ArgumentError(
+                    f"the model has no parameter '{path}' that its outputs depend "
+                    "on; "
+                    "there "
+                    "are: "
+                    f"{', '.join(sorted(by_path))}"
+                )
             if not isinstance(region, Region):
-                raise ArgumentError(f"perturb['{path}'] must be a region, not {type(region).__name__}")
+                raise ArgumentError(
+                    f"perturb['{path}'] must be a region, not {type(region).__name__}"
+                )
             name = by_path[path]
             value = values[name]
             if not value.is_floating_point():
-                raise ArgumentError(f"'{path}' is of type {value.dtype}: only floating-point parameters can be perturbed")
+                raise ArgumentError(
+                    f"'{path}' is of type {value.dtype}: only floating-point "
+                    "parameters "
+                    "can "
+                    "be "
+                    "perturbed"
+                )
             placed = with_tensors(region, usable).at(value)
             if placed.centre.shape != value.shape:
-                raise ArgumentError(f"the region for '{path}' must have the shape {tuple(value.shape)}, not {tuple(placed.centre.shape)}")
+                raise ArgumentError(
+                    f"the region for '{path}' must have the shape "
+                    f"{tuple(value.shape)}, "
+                    "not "
+                    f"{tuple(placed.centre.shape)}"
+                )
             regions[name] = placed
         return regions
 
@@ -533,7 +784,11 @@ class Net:
     def only_output(self, what: str) -> str:
         refs = [output for output in self.graph.outputs if isinstance(output, Ref)]
         if len(refs) != 1 or not self._outputs.is_leaf():
-            raise ArgumentError(f"{what} needs a model with a single tensor output; this one returns {self._outputs}")
+            raise ArgumentError(
+                f"{what} needs a model with a single tensor output; this one "
+                "returns "
+                f"{self._outputs}"
+            )
         return str(refs[0].name)
 
     def _classes(self, answer: Answer, target: str) -> int:
@@ -545,8 +800,16 @@ class Net:
         if not isinstance(output, Ref):
             return output
         interval = output_bounds(answer, output.name, sides)
-        low = torch.full_like(interval.lower, -torch.inf) if sides == "upper" and interval.dtype.is_floating_point else interval.lower
-        up = torch.full_like(interval.upper, torch.inf) if sides == "lower" and interval.dtype.is_floating_point else interval.upper
+        low = (
+            torch.full_like(interval.lower, -torch.inf)
+            if sides == "upper" and interval.dtype.is_floating_point
+            else interval.lower
+        )
+        up = (
+            torch.full_like(interval.upper, torch.inf)
+            if sides == "lower" and interval.dtype.is_floating_point
+            else interval.upper
+        )
         return Bounds(low, up, kept, answer.numbers)
 
     def _drop_samples(self, bounds: Interval) -> Interval:
@@ -589,7 +852,11 @@ def _without(shape: list[int], dim: int, rest: int) -> list[int]:
 
 def _spec_tensor(spec: Any) -> Tensor:
     if not isinstance(spec, Tensor):
-        raise ArgumentError(f"spec must be a tensor of shape (specs, out) or (batch, specs, out), not {type(spec).__name__}")
+        raise ArgumentError(
+            "spec must be a tensor of shape (specs, out) or (batch, specs, out), "
+            "not "
+            f"{type(spec).__name__}"
+        )
     return spec
 
 
@@ -599,4 +866,6 @@ def _choose(what: str, value: Any, options: tuple[str, ...]) -> None:
 
         close = difflib.get_close_matches(str(value), options, 1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, options))}, not {value!r}.{hint}")
+        raise ArgumentError(
+            f"{what} must be one of {', '.join(map(repr, options))}, not {value!r}.{hint}"
+        )

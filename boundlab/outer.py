@@ -1,8 +1,8 @@
 """Coefficients of a weight matrix that each sample pulls in one direction of its own.
 
-For y = W h, rows c of y give the coefficients c h^T of W, a matrix for every row and sample. Their norms and inner
-products need only c and h, so the matrices themselves are made for regions alone that ask for them.
-"""
+For y = W h, rows c of y give the coefficients c h^T of W, a matrix for every row and sample. Their
+norms and inner products need only c and h, so the matrices themselves are made for regions alone
+that ask for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch import Tensor
 
 
 def norm(values: Tensor, order: float, dim: int = -1) -> Tensor:
-    """Norms along a dimension. Powers of small numbers vanish for large orders, so these are taken relative to the largest one."""
+    """Norms along a dimension. Powers of small numbers vanish for large orders, so these are taken
+    relative to the largest one."""
     if order in (1.0, 2.0, math.inf) or not values.shape[dim]:
         return torch.linalg.vector_norm(values, order, dim=dim)
     largest = values.abs().amax(dim, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
@@ -23,7 +24,8 @@ def norm(values: Tensor, order: float, dim: int = -1) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """left (rows, samples, out) and right (samples, in) for the coefficients (rows, samples, out, in)."""
+    """left (rows, samples, out) and right (samples, in) for the coefficients (rows, samples, out,
+    in)."""
 
     left: Tensor
     right: Tensor

@@ -17,10 +17,9 @@ from boundlab.regions import Region
 class Bounds:
     """``lower <= value <= upper`` elementwise for every member of the regions.
 
-    A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes are found by
-    module path (``bounds["layer1.0.relu"]``) or graph name. ``slopes``: what "alpha-crown" found, to start another question
-    of the same shape from.
-    """
+    A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes
+    are found by module path (``bounds["layer1.0.relu"]``) or graph name. ``slopes``: what
+    "alpha-crown" found, to start another question of the same shape from."""
 
     lower: Tensor
     upper: Tensor
@@ -37,7 +36,9 @@ class Bounds:
             return self.intermediates[name]
         except KeyError:
             known = ", ".join(sorted(self.intermediates))
-            raise ArgumentError(f"no node or module '{name}' with bounds; there are: {known}") from None
+            raise ArgumentError(
+                f"no node or module '{name}' with bounds; there are: {known}"
+            ) from None
 
     @property
     def width(self) -> Tensor:
@@ -52,9 +53,15 @@ class Bounds:
         if self.lower.numel() == 0:
             return f"Bounds(shape={shape})"
         if not self.lower.dtype.is_floating_point:
-            return f"Bounds(shape={shape}, {self.lower.dtype}, {float((self.lower == self.upper).double().mean()):.1%} decided)"
+            return (
+                f"Bounds(shape={shape}, {self.lower.dtype}, "
+                f"{float((self.lower == self.upper).double().mean()):.1%} decided)"
+            )
         width = float(self.width.detach().mean())
-        return f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in [{_span(self.upper)}], mean width {width:.4g})"
+        return (
+            f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in "
+            f"[{_span(self.upper)}], mean width {width:.4g})"
+        )
 
 
 def _span(tensor: Tensor) -> str:
@@ -68,10 +75,10 @@ class LinearBounds:
 
         sum over sources of lower_A[name] . x[name] + lower_b  <=  output  <=  the same with upper.
 
-    ``lower_A[name]`` has the shape (samples, *output of one sample, *shape of the source), where the shape of a batched
-    source is that of one sample; ``lower_b`` has the shape of the output, samples first. With a ``spec`` the output is
-    ``spec @ output``. Models without a batch have no sample dimension.
-    """
+    ``lower_A[name]`` has the shape (samples, *output of one sample, *shape of the source), where
+    the shape of a batched source is that of one sample; ``lower_b`` has the shape of the output,
+    samples first. With a ``spec`` the output is ``spec @ output``. Models without a batch have no
+    sample dimension."""
 
     lower_A: Mapping[str, Tensor]
     lower_b: Tensor
@@ -84,7 +91,10 @@ class LinearBounds:
     @undisturbed()
     def concretize(self) -> Bounds:
         """The least and greatest values of the linear functions over the regions."""
-        return Bounds(self._minimum(self.lower_A, self.lower_b, 1), self._minimum(self.upper_A, self.upper_b, -1))
+        return Bounds(
+            self._minimum(self.lower_A, self.lower_b, 1),
+            self._minimum(self.upper_A, self.upper_b, -1),
+        )
 
     def _minimum(self, coefficients: Mapping[str, Tensor], bias: Tensor, sign: int) -> Tensor:
         samples = 1 if self.samples is None else self.samples
@@ -106,11 +116,17 @@ class LinearBounds:
             for name, matrix in coefficients.items():
                 source = values[name].shape[1:] if self.batched[name] else values[name].shape
                 rows = matrix.reshape(samples, -1, source.numel())
-                point = values[name].reshape(samples, 1, -1) if self.batched[name] else values[name].reshape(1, 1, -1)
+                point = (
+                    values[name].reshape(samples, 1, -1)
+                    if self.batched[name]
+                    else values[name].reshape(1, 1, -1)
+                )
                 total = total + (rows * point).sum(-1)
             ends.append(total.reshape(bias.shape))
         return Bounds(ends[0], ends[1])
 
     def __repr__(self) -> str:
-        sources = ", ".join(f"{name}: {tuple(matrix.shape)}" for name, matrix in self.lower_A.items())
+        sources = ", ".join(
+            f"{name}: {tuple(matrix.shape)}" for name, matrix in self.lower_A.items()
+        )
         return f"LinearBounds(b={tuple(self.lower_b.shape)}, A={{{sources}}})"

@@ -15,9 +15,8 @@ BATCH = sympy.Symbol("batch", integer=True)
 class Sizes:
     """What the front end assumed of free sizes when it followed one path through the model's code.
 
-    symbols: input -> the symbol of its free dimension 0. assumptions: relations between these symbols (sympy). numbers: node that is
-    an integer made from shapes -> its expression.
-    """
+    symbols: input -> the symbol of its free dimension 0. assumptions: relations between these
+    symbols (sympy). numbers: node that is an integer made from shapes -> its expression."""
 
     symbols: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[Any, ...] = ()
@@ -28,11 +27,14 @@ class Sizes:
 
     def known(self, batch: Mapping[str, int]) -> dict[str, int]:
         """The integers made from shapes, as far as the sizes of inputs decide them."""
-        found = {name: expression.subs(self._values(batch)) for name, expression in self.numbers.items()}
+        found = {
+            name: expression.subs(self._values(batch)) for name, expression in self.numbers.items()
+        }
         return {name: int(number) for name, number in found.items() if number.is_Integer}
 
     def broken(self, batch: Mapping[str, int]) -> str | None:
-        """The first assumption that does not surely hold for the given sizes of inputs, in words; None if all hold."""
+        """The first assumption that does not surely hold for the given sizes of inputs, in words;
+        None if all hold."""
         values = self._values(batch)
         for relation in self.assumptions:
             if relation.subs(values) != True:  # noqa: E712 - sympy's true, or a relation that is not decided

@@ -1,4 +1,5 @@
-"""Training with bounds: two classes of points, and a network whose decisions provably survive a perturbation of 0.1."""
+"""Training with bounds: two classes of points, and a network whose decisions provably survive a
+perturbation of 0.1."""
 
 import torch
 from torch import nn
@@ -13,7 +14,9 @@ def main() -> None:
     radius = torch.where(labels == 0, 0.3, 0.9) + 0.05 * torch.randn(256)
     x = torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], 1)
 
-    model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
+    model = nn.Sequential(
+        nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)
+    )
     net = bl.capture(model, x)
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
     for step in range(151):

@@ -1,4 +1,5 @@
-"""A local Lipschitz constant: bounds of the gradient of a network, written as an ordinary function."""
+"""A local Lipschitz constant: bounds of the gradient of a network, written as an ordinary
+function."""
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,9 @@ def main() -> None:
             bounds = net.bounds(bl.Linf(x, eps))
             limit = torch.maximum(bounds.lower.abs(), bounds.upper.abs()).sum()
             seen = max(float(gradient(bl.Linf(x, eps).sample()).abs().sum()) for _ in range(500))
-            print(f"within {eps}: Lipschitz constant (linf) at most {limit:.4f}, sampled {seen:.4f}")
+            print(
+                f"within {eps}: Lipschitz constant (linf) at most {limit:.4f}, sampled {seen:.4f}"
+            )
 
 
 if __name__ == "__main__":

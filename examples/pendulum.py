@@ -1,7 +1,7 @@
 """A closed control loop: where can a pendulum be after ten steps under a neural controller?
 
-The loop is plain PyTorch with sin; boundlab reads it as one graph. Compare the reachable interval by method.
-"""
+The loop is plain PyTorch with sin; boundlab reads it as one graph. Compare the reachable interval
+by method."""
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,10 @@ class Loop(nn.Module):
         angle, speed = state[:, 0], state[:, 1]
         for _ in range(self.steps):
             torque = self.policy(torch.stack([angle, speed], 1)).squeeze(1)
-            angle, speed = angle + 0.05 * speed, speed + 0.05 * (torch.sin(angle) - 0.3 * speed + torque)
+            angle, speed = (
+                angle + 0.05 * speed,
+                speed + 0.05 * (torch.sin(angle) - 0.3 * speed + torque),
+            )
         return torch.stack([angle, speed], 1)
 
 

@@ -31,7 +31,10 @@ def main() -> None:
     plt.switch_backend("svg")
     matplotlib.rcParams["svg.hashsalt"] = "boundlab"  # the same file every time
     epochs = [i / STEPS for i in range(EPOCHS * STEPS)]
-    curves = {kind: [Schedule(kind, 1.0, 10.0).share(t) for t in epochs] for kind in ("fixed", "linear", "smooth")} | {"adaptive": adaptive()}
+    curves = {
+        kind: [Schedule(kind, 1.0, 10.0).share(t) for t in epochs]
+        for kind in ("fixed", "linear", "smooth")
+    } | {"adaptive": adaptive()}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3), constrained_layout=True)
     for kind, shares in curves.items():
         axes[0].plot(epochs, [0.3 * share for share in shares], label=kind)

@@ -1,10 +1,12 @@
 """Train the network that ``boundlab demo`` certifies, and pick the digits that ship with it.
 
-    python scripts/train_demo.py FILES      FILES: folder with the idx files of MNIST, as `make data` leaves it
+    python scripts/train_demo.py FILES
 
-Writes boundlab/demo/digits.pt and boundlab/demo/digits.npz. The recipe keeps a share of the clean loss to the end, so
-that accuracy stays good and the methods differ: interval bounds prove less than CROWN.
-"""
+FILES: folder with the idx files of MNIST, as `make data` leaves it
+
+Writes boundlab/demo/digits.pt and boundlab/demo/digits.npz. The recipe keeps a share of the clean
+loss to the end, so that accuracy stays good and the methods differ: interval bounds prove less than
+CROWN."""
 
 from __future__ import annotations
 
@@ -24,27 +26,51 @@ from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Progress, Trainer
 
 FOLDER = Path(__file__).resolve().parent.parent / "boundlab" / "demo"
-RECIPE = Recipe(name="demo", model=NETWORK, eps=0.1, factor=1.2, epochs=16, lr=1e-3, milestones=(11, 14), start=1, length=6, kappa=(0.5, 0.5))
+RECIPE = Recipe(
+    name="demo",
+    model=NETWORK,
+    eps=0.1,
+    factor=1.2,
+    epochs=16,
+    lr=1e-3,
+    milestones=(11, 14),
+    start=1,
+    length=6,
+    kappa=(0.5, 0.5),
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", type=Path, help="folder with the idx files of MNIST")
-    parser.add_argument("--output", type=Path, default=FOLDER, help="where digits.pt and digits.npz go")
+    parser.add_argument(
+        "--output", type=Path, default=FOLDER, help="where digits.pt and digits.npz go"
+    )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     test = load("mnist", options.files, "test")
     model = Trainer(RECIPE, load("mnist", options.files, "train")).run(_tell)
     for eps in (0.05, 0.1, 0.12):
-        found = evaluate(model, test, eps, ("ibp", "crown-ibp", "crown"), Attack(steps=20, restarts=1))
-        print(f"at {eps:g}: clean error {found.clean:.2%}, attacked {found.attacked:.2%}, not verified {found.verified}")
+        found = evaluate(
+            model, test, eps, ("ibp", "crown-ibp", "crown"), Attack(steps=20, restarts=1)
+        )
+        print(
+            f"at {eps:g}: clean error {found.clean:.2%}, attacked {found.attacked:.2%}, not "
+            f"verified {found.verified}"
+        )
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
     write_atomically(options.output / "digits.pt", buffer.getvalue())
     buffer = io.BytesIO()
     chosen = stratified(test.labels, each=10)
-    np.savez_compressed(buffer, images=test.images[chosen, 0].numpy(), labels=test.labels[chosen].to(torch.uint8).numpy())
+    np.savez_compressed(
+        buffer,
+        images=test.images[chosen, 0].numpy(),
+        labels=test.labels[chosen].to(torch.uint8).numpy(),
+    )
     write_atomically(options.output / "digits.npz", buffer.getvalue())
 
 
@@ -54,7 +80,8 @@ def _tell(progress: Progress) -> None:
 
 
 def stratified(labels: Tensor, each: int) -> Tensor:
-    """Indices of the first ``each`` examples of every class, in the order 0, 1, ..., 9, 0, 1, ..."""
+    """Indices of the first ``each`` examples of every class, in the order 0, 1, ..., 9, 0, 1,
+    ..."""
     by_class = torch.stack([(labels == k).nonzero()[:each, 0] for k in range(10)])  # (10, each)
     return by_class.T.reshape(-1)
 

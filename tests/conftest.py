@@ -1,4 +1,5 @@
-"""One thread a process: the tests run in several processes at once, and two threads on a busy core are slower than one."""
+"""One thread a process: the tests run in several processes at once, and two threads on a busy core
+are slower than one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tens of thousands of random graphs: ``python -m tests.fuzz [count] [first seed]``. Stops at nothing, reports all failures."""
+"""Tens of thousands of random graphs: ``python -m tests.fuzz [count] [first seed]``. Stops at
+nothing, reports all failures."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tests.random_graphs import NAMES, attack, random_program, random_region
 
 
 def attack_seed(seed: int) -> bool:
-    """One random graph, region and type, attacked by every method (one in eight by alpha-crown too). Returns whether only
-    single precision failed."""
+    """One random graph, region and type, attacked by every method (one in eight by alpha-crown
+    too). Returns whether only single precision failed."""
     rng = random.Random(seed)
     dtype = rng.choice([torch.float32, torch.float64])
     program = random_program(rng)
@@ -26,14 +27,19 @@ def attack_seed(seed: int) -> bool:
         rng.setstate(state)
         return random_region(rng, kind)
 
-    methods = METHODS if seed % 8 == 0 else tuple(method for method in METHODS if method != "alpha-crown")  # which is slow
+    # which is slow
+    methods = (
+        METHODS if seed % 8 == 0 else tuple(method for method in METHODS if method != "alpha-crown")
+    )
     return attack(program, region, dtype, seed=seed, methods=methods)
 
 
 def main(count: int = 20000, first: int = 0) -> int:
     torch.set_num_threads(1)
     failures, rounding = [], 0
-    for seed in track(range(first, first + count), "random graphs", disable=not sys.stderr.isatty()):
+    for seed in track(
+        range(first, first + count), "random graphs", disable=not sys.stderr.isatty()
+    ):
         try:
             rounding += attack_seed(seed)
         except Exception as error:
@@ -42,7 +48,10 @@ def main(count: int = 20000, first: int = 0) -> int:
             print(f"seed {seed} ({', '.join(names)}): {type(error).__name__}: {error}", flush=True)
             if not isinstance(error, AssertionError):
                 traceback.print_exc()
-    print(f"{count} graphs from seed {first}: {len(failures)} failures {failures[:20]}, {rounding} of rounding in single precision only")
+    print(
+        f"{count} graphs from seed {first}: {len(failures)} failures {failures[:20]}, "
+        f"{rounding} of rounding in single precision only"
+    )
     return 1 if failures else 0
 
 

@@ -1,8 +1,8 @@
 """Random branching networks, built directly as graphs or run through the PyTorch front end.
 
-A program is a list of instructions (operator, operand, operand, seed); every value is a batch of vectors (batch, WIDTH)
-and every instruction reads values made before, so any list of numbers is a valid program.
-"""
+A program is a list of instructions (operator, operand, operand, seed); every value is a batch of
+vectors (batch, WIDTH) and every instruction reads values made before, so any list of numbers is a
+valid program."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ Instruction = tuple[int, int, int, int]
 
 @dataclass
 class Emit:
-    """Writes nodes, or computes values: the same builder functions serve for graphs and for eager execution."""
+    """Writes nodes, or computes values: the same builder functions serve for graphs and for eager
+    execution."""
 
     dtype: torch.dtype
     nodes: dict[str, Node] | None = None
     constants: dict[str, Tensor] | None = None
 
-    def __call__(self, op: Callable[..., Any], *args: Any, batched: bool = True, **kwargs: Any) -> Any:
+    def __call__(
+        self, op: Callable[..., Any], *args: Any, batched: bool = True, **kwargs: Any
+    ) -> Any:
         if self.nodes is None or self.constants is None:
             return op(*args, **kwargs)
 
@@ -72,7 +75,9 @@ def _tamed(op: Callable[..., Any], *args: Any) -> Builder:
 
 
 def _positive(op: Callable[..., Any], *args: Any) -> Builder:
-    return lambda e, x, y, seed: e(op, e(aten.add.Tensor, e(aten.pow.Tensor_Scalar, x, 2), 0.3), *args)
+    return lambda e, x, y, seed: e(
+        op, e(aten.add.Tensor, e(aten.pow.Tensor_Scalar, x, 2), 0.3), *args
+    )
 
 
 def _linear(e: Emit, x: Any, y: Any, seed: int) -> Any:
@@ -81,13 +86,25 @@ def _linear(e: Emit, x: Any, y: Any, seed: int) -> Any:
 
 def _conv(e: Emit, x: Any, y: Any, seed: int) -> Any:
     image = e(aten.unsqueeze.default, x, 1)
-    out = e(aten.conv1d.default, image, e.tensor(seed, 2, 1, 3), e.tensor(seed, 2), [1], [1 + seed % 2], [1 + seed % 2])
+    out = e(
+        aten.conv1d.default,
+        image,
+        e.tensor(seed, 2, 1, 3),
+        e.tensor(seed, 2),
+        [1],
+        [1 + seed % 2],
+        [1 + seed % 2],
+    )
     return e(aten.mean.dim, out, [1])
 
 
 def _slices(e: Emit, x: Any, y: Any, seed: int) -> Any:
     cut = 1 + seed % (WIDTH - 1)
-    return e(aten.cat.default, [e(aten.slice.Tensor, x, 1, cut, WIDTH), e(aten.slice.Tensor, y, 1, 0, cut)], 1)
+    return e(
+        aten.cat.default,
+        [e(aten.slice.Tensor, x, 1, cut, WIDTH), e(aten.slice.Tensor, y, 1, 0, cut)],
+        1,
+    )
 
 
 def _pool(e: Emit, x: Any, y: Any, seed: int) -> Any:
@@ -106,7 +123,9 @@ def _matmul(e: Emit, x: Any, y: Any, seed: int) -> Any:
 
 
 def _attention(e: Emit, x: Any, y: Any, seed: int) -> Any:
-    weights = e(aten._softmax.default, e(aten.linear.default, x, e.tensor(seed, WIDTH, WIDTH)), -1, False)
+    weights = e(
+        aten._softmax.default, e(aten.linear.default, x, e.tensor(seed, WIDTH, WIDTH)), -1, False
+    )
     return e(aten.mul.Tensor, weights, y)
 
 
@@ -134,33 +153,47 @@ def _binary(op: Callable[..., Any]) -> Builder:
 
 BUILDERS: dict[str, Builder] = {
     **{op: _unary(getattr(aten, op).default) for op in (
-        "relu", "tanh", "sigmoid", "gelu", "silu", "mish", "softplus", "elu", "celu", "selu", "hardtanh", "hardswish", "hardsigmoid",
-        "relu6", "softshrink", "hardshrink", "abs", "neg", "atan", "erf", "sin", "cos", "sign", "floor", "ceil", "log_sigmoid", "asinh",
+        "relu", "tanh", "sigmoid", "gelu", "silu", "mish", "softplus", "elu", "celu", "selu",
+        "hardtanh", "hardswish", "hardsigmoid",
+        "relu6", "softshrink", "hardshrink", "abs", "neg", "atan", "erf", "sin", "cos", "sign",
+        "floor", "ceil", "log_sigmoid", "asinh",
     )},
     "leaky": _unary(aten.leaky_relu.default, 0.2),
     "steep": _unary(aten.leaky_relu.default, 1.5),
     "gelu_tanh": _unary(aten.gelu.default, approximate="tanh"),
     "clamp": _unary(aten.clamp.default, -0.7, 0.9),
     "threshold": _unary(aten.threshold.default, 0.1, -0.4),
-    "exp": _tamed(aten.exp.default), "square": _tamed(aten.pow.Tensor_Scalar, 2), "cube": _tamed(aten.pow.Tensor_Scalar, 3),
-    "fourth": _tamed(aten.pow.Tensor_Scalar, 4), "sinh": _tamed(aten.sinh.default), "cosh": _tamed(aten.cosh.default),
-    "log": _positive(aten.log.default), "sqrt": _positive(aten.sqrt.default), "rsqrt": _positive(aten.rsqrt.default),
-    "reciprocal": _positive(aten.reciprocal.default), "power": _positive(aten.pow.Tensor_Scalar, 1.5), "inverse": _positive(aten.pow.Tensor_Scalar, -2),
-    "linear": _linear, "conv": _conv, "slices": _slices, "pool": _pool, "larger": _larger, "matmul": _matmul, "attention": _attention,
+    "exp": _tamed(aten.exp.default), "square": _tamed(aten.pow.Tensor_Scalar, 2),
+    "cube": _tamed(aten.pow.Tensor_Scalar, 3),
+    "fourth": _tamed(aten.pow.Tensor_Scalar, 4), "sinh": _tamed(aten.sinh.default),
+    "cosh": _tamed(aten.cosh.default),
+    "log": _positive(aten.log.default), "sqrt": _positive(aten.sqrt.default),
+    "rsqrt": _positive(aten.rsqrt.default),
+    "reciprocal": _positive(aten.reciprocal.default),
+    "power": _positive(aten.pow.Tensor_Scalar, 1.5),
+    "inverse": _positive(aten.pow.Tensor_Scalar, -2),
+    "linear": _linear, "conv": _conv, "slices": _slices, "pool": _pool, "larger": _larger,
+    "matmul": _matmul, "attention": _attention,
     "choice": _choice, "masked": _masked, "normalised": _normalised, "logsumexp": _logsumexp,
-    "softmax": _unary(aten._softmax.default, -1, False), "flip": _unary(aten.flip.default, [1]), "roll": _unary(aten.roll.default, [1], [1]),
-    "cumsum": _unary(aten.cumsum.default, 1), "scale": lambda e, x, y, seed: e(aten.mul.Tensor, x, e.tensor(seed, WIDTH)),
+    "softmax": _unary(aten._softmax.default, -1, False), "flip": _unary(aten.flip.default, [1]),
+    "roll": _unary(aten.roll.default, [1], [1]),
+    "cumsum": _unary(aten.cumsum.default, 1), "scale": lambda e, x, y,
+    seed: e(aten.mul.Tensor, x, e.tensor(seed, WIDTH)),
     "shift": lambda e, x, y, seed: e(aten.add.Tensor, x, e.tensor(seed, WIDTH)),
-    "add": _binary(aten.add.Tensor), "sub": _binary(aten.sub.Tensor), "mul": _binary(aten.mul.Tensor),
+    "add": _binary(aten.add.Tensor), "sub": _binary(aten.sub.Tensor),
+    "mul": _binary(aten.mul.Tensor),
 }  # fmt: skip
 NAMES = tuple(BUILDERS)
 
 
 def apply(program: list[Instruction], emit: Emit, x: Any) -> Any:
-    """Run the program; the output adds the last value and an earlier one, squashed so that depth does not explode."""
+    """Run the program; the output adds the last value and an earlier one, squashed so that depth
+    does not explode."""
     values = [x]
     for op, first, second, seed in program:
-        value = BUILDERS[NAMES[op % len(NAMES)]](emit, values[first % len(values)], values[second % len(values)], seed)
+        value = BUILDERS[NAMES[op % len(NAMES)]](
+            emit, values[first % len(values)], values[second % len(values)], seed
+        )
         values.append(value)
     return values[-1]
 
@@ -193,7 +226,9 @@ def random_program(rng: random.Random, longest: int = 9) -> list[Instruction]:
 
 def random_region(rng: random.Random, dtype: torch.dtype) -> bl.Region:
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
-    x = torch.randn(BATCH, WIDTH, generator=generator, dtype=torch.float64).to(dtype) * rng.choice([0.3, 1.0, 3.0])
+    x = torch.randn(BATCH, WIDTH, generator=generator, dtype=torch.float64).to(dtype) * rng.choice(
+        [0.3, 1.0, 3.0]
+    )
     eps = rng.choice([1e-4, 0.01, 0.1, 0.5, 2.0])
     per_element = torch.rand(BATCH, WIDTH, generator=generator, dtype=torch.float64).to(dtype) * eps
     per_element[:, 0] = 0
@@ -211,10 +246,18 @@ def random_region(rng: random.Random, dtype: torch.dtype) -> bl.Region:
     )()
 
 
-def attack(program: list[tuple[int, int, int, int]], region: Callable[[torch.dtype], bl.Region], dtype: torch.dtype, **options: Any) -> bool:
-    """Attack the bounds of a random graph. In single precision a deep graph can multiply rounding errors beyond any tolerance
-    (the cosine of a number near 200): a failure there counts if double precision shows it too. Returns whether it did not."""
-    ask = lambda kind: check_sound(Program(program, kind), (region(kind),), net=as_graph(program, kind), count=6, **options)
+def attack(
+    program: list[tuple[int, int, int, int]],
+    region: Callable[[torch.dtype], bl.Region],
+    dtype: torch.dtype,
+    **options: Any,
+) -> bool:
+    """Attack the bounds of a random graph. In single precision a deep graph can multiply rounding
+    errors beyond any tolerance (the cosine of a number near 200): a failure there counts if double
+    precision shows it too. Returns whether it did not."""
+    ask = lambda kind: check_sound(
+        Program(program, kind), (region(kind),), net=as_graph(program, kind), count=6, **options
+    )
     with torch.no_grad():
         try:
             ask(dtype)

@@ -1,4 +1,5 @@
-"""Optimised slopes: sound, never looser than crown, reproducible, and every option does what it says."""
+"""Optimised slopes: sound, never looser than crown, reproducible, and every option does what it
+says."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.networks import NETWORKS
 
 def network(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).to(dtype)
+    return nn.Sequential(
+        nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)
+    ).to(dtype)
 
 
 @pytest.fixture
@@ -39,24 +42,37 @@ def test_tighter_than_crown(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) ->
 def test_more_steps_are_better(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
     _, net, region, labels = asked
     with torch.no_grad():
-        found = [net.margins(region, labels, method="alpha-crown", alpha=bl.Alpha(iterations=n, inner=4)).mean() for n in (0, 2, 20)]
+        found = [
+            net.margins(
+                region, labels, method="alpha-crown", alpha=bl.Alpha(iterations=n, inner=4)
+            ).mean()
+            for n in (0, 2, 20)
+        ]
         assert found[0] < found[1] < found[2]
-        inner = [net.margins(region, labels, method="alpha-crown", alpha=bl.Alpha(inner=n)).mean() for n in (0, 1, 8)]
+        inner = [
+            net.margins(region, labels, method="alpha-crown", alpha=bl.Alpha(inner=n)).mean()
+            for n in (0, 1, 8)
+        ]
     assert inner[0] < inner[1] < inner[2]
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu, "leaky_relu": lambda h: F.leaky_relu(h, 0.2), "steep": lambda h: F.leaky_relu(h, 2.0), "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-    "exp": torch.exp, "softplus": F.softplus, "sinh": torch.sinh, "square": torch.square, "gelu": F.gelu, "relu6": lambda h: F.relu6(4 * h), "abs": torch.abs,
-    "product": lambda h: h * h.flip(-1), "softmax": lambda h: torch.softmax(3 * h, -1), "maximum": lambda h: h.unflatten(-1, (4, 4)).amax(-1),
-    "matrix product": lambda h: (h.unflatten(-1, (4, 4)) @ h.unflatten(-1, (4, 4))).flatten(-2), "reciprocal": lambda h: 1 / (h + 8),
+    "relu": F.relu, "leaky_relu": lambda h: F.leaky_relu(h, 0.2),
+    "steep": lambda h: F.leaky_relu(h, 2.0), "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "exp": torch.exp, "softplus": F.softplus, "sinh": torch.sinh, "square": torch.square,
+    "gelu": F.gelu, "relu6": lambda h: F.relu6(4 * h), "abs": torch.abs,
+    "product": lambda h: h * h.flip(-1), "softmax": lambda h: torch.softmax(3 * h, -1),
+    "maximum": lambda h: h.unflatten(-1, (4, 4)).amax(-1),
+    "matrix product": lambda h: (h.unflatten(-1, (4, 4)) @ h.unflatten(-1, (4, 4))).flatten(-2),
+    "reciprocal": lambda h: 1 / (h + 8),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_family(name: str, dtype: torch.dtype) -> None:
-    """Sound and inside crown for every kind of relaxation with a free number, which gains something in the mean."""
+    """Sound and inside crown for every kind of relaxation with a free number, which gains something
+    in the mean."""
     torch.manual_seed(0)
     first, second = nn.Linear(5, 16).to(dtype), nn.Linear(16, 16).to(dtype)
     act = ACTIVATIONS[name]
@@ -87,11 +103,15 @@ def test_convolutions(norm: type[bl.Linf]) -> None:
         nn.Linear(16, 3),
     )
     with torch.no_grad():
-        found = check_sound(model, (norm(torch.rand(2, 2, 8, 8), 0.2),), count=20, methods=("crown", "alpha-crown"))
+        found = check_sound(
+            model, (norm(torch.rand(2, 2, 8, 8), 0.2),), count=20, methods=("crown", "alpha-crown")
+        )
     assert found["alpha-crown"].width.mean() < found["crown"].width.mean()
 
 
-def test_a_sample_does_not_depend_on_its_batch(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
+def test_a_sample_does_not_depend_on_its_batch(
+    asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor],
+) -> None:
     _, net, region, _ = asked
     assert region.x is not None
     together = net.bounds(region, method="alpha-crown")
@@ -104,19 +124,26 @@ def test_a_sample_does_not_depend_on_its_batch(asked: tuple[nn.Module, bl.Net, b
 def test_a_specification_is_asked_in_one_piece_or_many() -> None:
     """In double precision: a gradient that is nearly zero takes its sign from rounding errors."""
     x = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    net, spec = bl.capture(network(dtype=torch.float64), x), torch.randn(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    net, spec = (
+        bl.capture(network(dtype=torch.float64), x),
+        torch.randn(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)),
+    )
     ask = lambda memory: net.bounds(bl.Linf(x, 0.3), spec=spec, method="alpha-crown", memory=memory)
     whole, parts = ask(None), ask(8 * 8 * 100)
     torch.testing.assert_close(whole.lower, parts.lower)
     torch.testing.assert_close(whole.upper, parts.upper)
 
 
-def test_a_warm_start_goes_on_where_the_first_ended(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
+def test_a_warm_start_goes_on_where_the_first_ended(
+    asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor],
+) -> None:
     _, net, region, _ = asked
     short = bl.Alpha(iterations=5, inner=3)
     first = net.bounds(region, method="alpha-crown", alpha=short)
     cold = net.bounds(region, method="alpha-crown", alpha=bl.Alpha(iterations=0, inner=3))
-    warm = net.bounds(region, method="alpha-crown", alpha=bl.Alpha(iterations=0, inner=3), slopes=first.slopes)
+    warm = net.bounds(
+        region, method="alpha-crown", alpha=bl.Alpha(iterations=0, inner=3), slopes=first.slopes
+    )
     torch.testing.assert_close(warm.lower, first.lower)
     torch.testing.assert_close(warm.upper, first.upper)
     assert warm.width.mean() < cold.width.mean()
@@ -124,11 +151,16 @@ def test_a_warm_start_goes_on_where_the_first_ended(asked: tuple[nn.Module, bl.N
         net.bounds(bl.Linf(torch.rand(2, 5), 0.3), method="alpha-crown", slopes=first.slopes)
 
 
-def test_numbers_outside_of_their_range_are_not_trusted(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
+def test_numbers_outside_of_their_range_are_not_trusted(
+    asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor],
+) -> None:
     model, net, region, _ = asked
     none = bl.Alpha(iterations=0, inner=0)
     honest = net.bounds(region, method="alpha-crown", alpha=none)
-    wild = {key: {name: 50 * tensor - 20 for name, tensor in numbers.items()} for key, numbers in honest.slopes.items()}
+    wild = {
+        key: {name: 50 * tensor - 20 for name, tensor in numbers.items()}
+        for key, numbers in honest.slopes.items()
+    }
     bounds = net.bounds(region, method="alpha-crown", alpha=none, slopes=wild)
     for point in members(region, 50, seed=0):
         assert_inside(model(point), bounds.lower.detach(), bounds.upper.detach(), "wild numbers")
@@ -137,7 +169,11 @@ def test_numbers_outside_of_their_range_are_not_trusted(asked: tuple[nn.Module, 
 def test_windows_into_the_padding_leave_no_domain() -> None:
     """What a window sees outside of a node is nothing, not a zero whose logarithm is an error."""
     torch.manual_seed(0)
-    first, second, last = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1), nn.Linear(192, 2)
+    first, second, last = (
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.Conv2d(3, 3, 3, padding=1),
+        nn.Linear(192, 2),
+    )
     parts = nn.ModuleList([first, second, last])
 
     def model(x: Tensor) -> Tensor:
@@ -145,7 +181,12 @@ def test_windows_into_the_padding_leave_no_domain() -> None:
         return parts[2](torch.relu(parts[1](inner)).flatten(1))
 
     with torch.no_grad():
-        check_sound(model, (bl.Linf(torch.rand(2, 1, 8, 8), 0.1),), count=10, methods=("crown", "alpha-crown"))
+        check_sound(
+            model,
+            (bl.Linf(torch.rand(2, 1, 8, 8), 0.1),),
+            count=10,
+            methods=("crown", "alpha-crown"),
+        )
 
 
 def test_sides(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
@@ -167,15 +208,21 @@ def test_share_and_stop(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> Non
     shared = net.bounds(region, method="alpha-crown", alpha=bl.Alpha(share=True))
     assert shared.width.mean() < crown.width.mean()
     with torch.no_grad():
-        easy = net.margins(region, labels, method="alpha-crown", alpha=bl.Alpha(stop_when=-1e6, inner=0))
-    torch.testing.assert_close(easy, net.margins(region, labels).detach())  # everything is high enough at once
+        easy = net.margins(
+            region, labels, method="alpha-crown", alpha=bl.Alpha(stop_when=-1e6, inner=0)
+        )
+    # everything is high enough at once
+    torch.testing.assert_close(easy, net.margins(region, labels).detach())
 
 
 def test_differentiable_by_the_parameters(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
     model, net, region, _ = asked
     bounds = net.bounds(region, method="alpha-crown", alpha=bl.Alpha(iterations=2))
     bounds.lower.sum().backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in model.parameters())
+    assert all(
+        p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0
+        for p in model.parameters()
+    )
 
 
 def test_no_gradient_is_left_behind(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
@@ -189,7 +236,9 @@ def test_no_gradient_is_left_behind(asked: tuple[nn.Module, bl.Net, bl.Linf, Ten
 def test_an_affine_model_has_nothing_to_optimise() -> None:
     x = torch.rand(2, 3)
     net = bl.capture(nn.Linear(3, 2), x)
-    torch.testing.assert_close(net.bounds(bl.Linf(x, 0.1), method="alpha-crown").lower, net.bounds(bl.Linf(x, 0.1)).lower)
+    torch.testing.assert_close(
+        net.bounds(bl.Linf(x, 0.1), method="alpha-crown").lower, net.bounds(bl.Linf(x, 0.1)).lower
+    )
 
 
 @pytest.mark.parametrize("name", ["resnet", "lstm", "several", "unbatched"])
@@ -197,7 +246,12 @@ def test_networks(name: str) -> None:
     name = next((key for key in NETWORKS if key.startswith(name)), "mlp")
     case = NETWORKS[name]
     with torch.no_grad():
-        check_sound(case.model(), tuple(bl.Linf(x, case.eps) for x in case.inputs(2)), count=6, methods=("crown", "alpha-crown"))
+        check_sound(
+            case.model(),
+            tuple(bl.Linf(x, case.eps) for x in case.inputs(2)),
+            count=6,
+            methods=("crown", "alpha-crown"),
+        )
 
 
 @pytest.mark.parametrize(

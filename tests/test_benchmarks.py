@@ -1,4 +1,5 @@
-"""The workloads are those that the peer's figures were measured on, and our bounds on them are no looser."""
+"""The workloads are those that the peer's figures were measured on, and our bounds on them are no
+looser."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ from boundlab.models.text import build_text
 from boundlab.training.recipes import RECIPES
 from tests.test_words import write_treebank
 
-FAST = [(name, method) for name, workload in WORKLOADS.items() for method in workload.batches if method in ("ibp", "crown-ibp")]
+FAST = [
+    (name, method)
+    for name, workload in WORKLOADS.items()
+    for method in workload.batches
+    if method in ("ibp", "crown-ibp")
+]
 
 
 @pytest.mark.parametrize(("name", "method"), FAST)
@@ -41,7 +47,9 @@ def test_every_task_is_timed_and_the_best_round_counts() -> None:
     def count(name: str) -> None:
         calls[name] += 1
 
-    best = timing.best_of({name: lambda name=name: count(name) for name in calls}, rounds=4, least=0)
+    best = timing.best_of(
+        {name: lambda name=name: count(name) for name in calls}, rounds=4, least=0
+    )
     assert calls == {"a": 5, "b": 5}  # one round to warm up
     assert set(best) == {"a", "b"} and all(seconds < float("inf") for seconds in best.values())
 
@@ -69,7 +77,9 @@ def test_windows_take_half_the_memory_of_dense_rows(monkeypatch: pytest.MonkeyPa
         assert windows <= allocated(ask) / 2
 
 
-def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_what_is_missing_and_shows_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(timing, "RESULTS", tmp_path)
     monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
     page.main()
@@ -87,28 +97,51 @@ def test_the_page_says_what_is_missing_and_shows_what_is_there(tmp_path: Path, m
     }
     timing.save("verification", {"threads": 2, "rows": {"conv_small/ibp": row}})
     page.main()
-    assert "| conv_small | ibp | 64 | 2.0 | 1.0 | 1.00 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |" in page.PAGE.read_text()
-    assert verification.gains({"conv_small/ibp": row}) == {"ibp": pytest.approx(PEER["conv_small/ibp"]["ratio"] / 2)}
+    assert (
+        "| conv_small | ibp | 64 | 2.0 | 1.0 | 1.00 | 2.0 | 1.9 | 0.95 | -9.0000 | -9.0635 |"
+    ) in page.PAGE.read_text()
+    assert verification.gains({"conv_small/ibp": row}) == {
+        "ibp": pytest.approx(PEER["conv_small/ibp"]["ratio"] / 2)
+    }
     assert json.loads((tmp_path / "verification.json").read_text())["threads"] == 2
 
 
-def test_replaced_words_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_words_are_measured_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(timing, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(words, "cells", lambda: {"transformer, lirpa-6, 0": replace(RECIPES["sst-transformer"], epochs=1, phrases=0, batch=8)})
+    monkeypatch.setattr(
+        words,
+        "cells",
+        lambda: {
+            "transformer, lirpa-6, 0": replace(
+                RECIPES["sst-transformer"], epochs=1, phrases=0, batch=8
+            )
+        },
+    )
     monkeypatch.setitem(words.FEW, "transformer", 2)
     monkeypatch.setattr(words, "SOME", 2)
     files = write_treebank(tmp_path)
     words.run(files, tmp_path / "runs", "")
     (row,) = timing.load("words")["runs"].values()
-    assert row["held"]["tried"] >= 2 * 3 * words.DRAWS and row["held"]["outside"] == row["held"]["changed"] == 0
+    assert (
+        row["held"]["tried"] >= 2 * 3 * words.DRAWS
+        and row["held"]["outside"] == row["held"]["changed"] == 0
+    )
     assert row["all"]["verified"]["crown-ibp"]["6"] <= row["all"]["clean"]
     text = words.page({**timing.load("words"), "threads": 1, "costs": {}})
-    assert "| lirpa-6 | forward+backward, 2 sentences |" in text and "(77.4)" in text and "0 outside of" in text
+    assert (
+        "| lirpa-6 | forward+backward, 2 sentences |" in text
+        and "(77.4)" in text
+        and "0 outside of" in text
+    )
     words.run(files, tmp_path / "runs", "")  # nothing is done twice
     assert set(words.PAPER) >= {("lstm", "natural"), ("transformer", "lirpa-6")}
 
 
-def test_an_output_outside_of_its_bounds_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_outside_of_its_bounds_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = load_sst(write_treebank(tmp_path))["test"]
     model = build_text("transformer", len(data.vocabulary), 2).eval()
     honest = bl.Net.bounds

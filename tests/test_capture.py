@@ -29,7 +29,7 @@ def _seed() -> Iterator[None]:
         yield
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("example", [1, 2, 3, 4])
@@ -46,7 +46,8 @@ def test_free_batch_size(example: int) -> None:
 
 
 def test_batch_size_that_equals_another_dimension() -> None:
-    """Neither the example nor a later batch may be taken for features, heads or time of the same size."""
+    """Neither the example nor a later batch may be taken for features, heads or time of the same
+    size."""
     case = NETWORKS["attention-by-hand"]
     model = case.model()
     reference = bl.capture(model, *case.inputs(2)).bounds(bl.Linf(case.inputs(5)[0], case.eps))
@@ -56,11 +57,21 @@ def test_batch_size_that_equals_another_dimension() -> None:
         assert_close(bounds.lower, reference.lower)
 
 
-UNBATCHED: dict[str, tuple[Callable[[], Callable[[Tensor], Tensor]], tuple[int, ...], bool | None]] = {
+UNBATCHED: dict[
+    str, tuple[Callable[[], Callable[[Tensor], Tensor]], tuple[int, ...], bool | None]
+] = {
     "features": (perceptron, (3,), None),
     "features, said": (perceptron, (3,), False),
-    "image": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 6, 6), None),
-    "image, said": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh()), (2, 4, 4), False),
+    "image": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2)),
+        (2, 6, 6),
+        None,
+    ),
+    "image, said": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh()),
+        (2, 4, 4),
+        False,
+    ),
     "sequence, said": (lambda: NETWORKS["graph"].model(), (4, 3), False),
     "sequence of an lstm": (lambda: First(nn.LSTM(3, 2)), (2, 3), None),
     "time first": (lambda: First(nn.GRU(3, 2)), (2, 2, 3), False),
@@ -121,11 +132,17 @@ def test_fixed_batch_size(caplog: pytest.LogCaptureFixture) -> None:
     model, x = Fixed(), torch.rand(4, 2, 3)
     with caplog.at_level(logging.WARNING, logger="boundlab"):
         net = bl.capture(model, x)
-    assert any("batch" in record.getMessage() and "4" in record.getMessage() for record in caplog.records if record.name == "boundlab")
+    assert any(
+        "batch" in record.getMessage() and "4" in record.getMessage()
+        for record in caplog.records
+        if record.name == "boundlab"
+    )
     assert "free batch" not in repr(net)
     free = bl.capture(lambda x: model.body(x.flatten(1)), x)
     for method in METHODS:
-        bounds, reference = (n.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method)) for n in (net, free))
+        bounds, reference = (
+            n.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method)) for n in (net, free)
+        )
         assert_close(bounds.lower, reference.lower)
         assert_close(bounds.upper, reference.upper)
     per_sample = net.bounds(bl.Linf(x, torch.tensor([0.0, 0.1, 0.2, 0.3])))
@@ -165,7 +182,10 @@ def test_batch_elsewhere_than_in_dimension_0(build: Callable[[], nn.Module], dim
     net = bl.capture(model, x)
     check_sound(model, (bl.Linf(x, 0.05),), net=net, count=4)
     whole, alone = net.bounds(bl.Linf(x, 0.05)), net.bounds(bl.Linf(x[1:2], 0.05))
-    assert_close(whole.lower.select(1, 1) if dim else whole.lower[2:4], alone.lower.select(1, 0) if dim else alone.lower)
+    assert_close(
+        whole.lower.select(1, 1) if dim else whole.lower[2:4],
+        alone.lower.select(1, 0) if dim else alone.lower,
+    )
     spec = net.bounds(bl.Linf(x, 0.05), spec=torch.eye(6 if dim else 4)[:2])
     flat = whole.lower.transpose(0, 1).flatten(1) if dim else whole.lower.reshape(3, -1)
     assert_close(spec.lower, flat[:, :2])
@@ -202,7 +222,7 @@ class Dead(nn.Module):
         return torch.relu(x - 1000).reshape(-1, 1).exp().reshape(x.shape[0], -1) + x
 
 
-# -- inputs and outputs ------------------------------------------------------------------------------------------------
+# -- inputs and outputs ----------------------------------------------------------------------------
 
 
 class Keywords(nn.Module):
@@ -220,11 +240,17 @@ def test_keyword_arguments() -> None:
     model, x, y = Keywords(), torch.rand(2, 3), torch.rand(2, 2)
     net = bl.capture(model, x, y=y, scale=3.0)
     for method in METHODS:
-        point = net.bounds(bl.Linf(x, 0.0), y=bl.Linf(y, 0.0), scale=3.0, method=method, alpha=steps(method))
+        point = net.bounds(
+            bl.Linf(x, 0.0), y=bl.Linf(y, 0.0), scale=3.0, method=method, alpha=steps(method)
+        )
         assert_close(point.lower, model(x, y=y, scale=3.0), 10)
-        bounds = net.bounds(bl.Linf(x, 0.1), y=bl.Linf(y, 0.1), scale=3.0, method=method, alpha=steps(method))
+        bounds = net.bounds(
+            bl.Linf(x, 0.1), y=bl.Linf(y, 0.1), scale=3.0, method=method, alpha=steps(method)
+        )
         for _ in range(10):
-            value = model(x + 0.2 * torch.rand_like(x) - 0.1, y=y + 0.2 * torch.rand_like(y) - 0.1, scale=3.0)
+            value = model(
+                x + 0.2 * torch.rand_like(x) - 0.1, y=y + 0.2 * torch.rand_like(y) - 0.1, scale=3.0
+            )
             assert (bounds.lower <= value + 1e-5).all()
             assert (value <= bounds.upper + 1e-5).all()
     assert_close(bl.capture(model, x).bounds(bl.Linf(x, 0.0)).lower, model(x))
@@ -307,7 +333,7 @@ def test_wrong_inputs_are_refused() -> None:
         net.bounds(bl.Linf(x, 0.1), x)
 
 
-# -- what mixes samples ------------------------------------------------------------------------------------------------
+# -- what mixes samples ----------------------------------------------------------------------------
 
 MIXING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "mean": (lambda x: x.mean(0), "mean"),
@@ -327,7 +353,10 @@ MIXING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "behind a dead unit": (lambda x: x + torch.relu(x.mean(0) - 1000), "mean"),
     "an event that no sample shows": (lambda x: torch.where((x > 1000).any(0), x, -x), "any"),
     "reordered": (lambda x: x[torch.tensor([1, 0, 3, 2])], "index"),
-    "swapped with the features": (lambda x: F.linear(x.T, torch.ones(2, x.shape[0])).T, "linear|matmul|mm"),
+    "swapped with the features": (
+        lambda x: F.linear(x.T, torch.ones(2, x.shape[0])).T,
+        "linear|matmul|mm",
+    ),
 }
 
 

@@ -29,7 +29,7 @@ def _seed() -> Iterator[None]:
         yield
 
 
-# -- state -------------------------------------------------------------------------------------------------------------
+# -- state -----------------------------------------------------------------------------------------
 
 
 def test_training_needs_no_new_capture() -> None:
@@ -98,7 +98,7 @@ def test_modules_shared_between_two_paths() -> None:
     check_sound(tied, (bl.Linf(torch.rand(2, 3), 0.1),), count=4)
 
 
-# -- modes -------------------------------------------------------------------------------------------------------------
+# -- modes -----------------------------------------------------------------------------------------
 
 
 def normed() -> nn.Sequential:
@@ -116,7 +116,17 @@ def normed() -> nn.Sequential:
 
 
 def test_eval_mode() -> None:
-    model = stir(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Dropout2d(), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(12, 2))).eval()
+    model = stir(
+        nn.Sequential(
+            nn.Conv2d(2, 3, 3),
+            nn.BatchNorm2d(3),
+            nn.Dropout2d(),
+            nn.ReLU(),
+            nn.Dropout(),
+            nn.Flatten(),
+            nn.Linear(12, 2),
+        )
+    ).eval()
     x = torch.rand(2, 2, 4, 4)
     check_point(model, x)
     check_sound(model, (bl.Linf(x, 0.05),), count=4)
@@ -150,8 +160,11 @@ def test_train_mode_bounds_hold_with_the_statistics_held() -> None:
         layer.running_var.mul_((size - 1) / size)  # torch keeps the unbiased variance
     held.eval()
     constant = bl.capture(held, x)
-    for method in METHODS[:-1]:  # steps of alpha-crown follow the sign of a gradient, which a rounding may turn
-        bounds, expected = (n.bounds(bl.Linf(x, 0.05), method=method, alpha=steps(method)) for n in (net, constant))
+    # steps of alpha-crown follow the sign of a gradient, which a rounding may turn
+    for method in METHODS[:-1]:
+        bounds, expected = (
+            n.bounds(bl.Linf(x, 0.05), method=method, alpha=steps(method)) for n in (net, constant)
+        )
         assert_close(bounds.lower, expected.lower, 10)
         assert_close(bounds.upper, expected.upper, 10)
 
@@ -163,7 +176,8 @@ def test_gradients_flow_through_the_statistics(method: str) -> None:
     weight = model[0].weight
 
     def loss() -> Tensor:
-        fixed = bl.Alpha(iterations=0, inner=0) if method == "alpha-crown" else None  # optimised slopes move with the weights
+        # optimised slopes move with the weights
+        fixed = bl.Alpha(iterations=0, inner=0) if method == "alpha-crown" else None
         bounds = net.bounds(bl.Linf(x, 0.01), method=method, alpha=fixed)
         return (bounds.upper - bounds.lower).sum() + bounds.lower[0, 0]
 
@@ -185,7 +199,11 @@ def test_nothing_is_changed(training: bool) -> None:
     model, x = normed().train(training), torch.rand(4, 2, 4, 4)
     model[3].train(not training)
     flags = [module.training for module in model.modules()]
-    state, random, example = copy.deepcopy(model.state_dict()), torch.random.get_rng_state(), x.clone()
+    state, random, example = (
+        copy.deepcopy(model.state_dict()),
+        torch.random.get_rng_state(),
+        x.clone(),
+    )
     net = bl.capture(model, x)
     for method in METHODS:
         net.bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
@@ -199,7 +217,10 @@ def test_nothing_is_changed(training: bool) -> None:
 RANDOM: dict[str, tuple[Callable[[Tensor], Tensor] | nn.Module, bool | None]] = {
     "dropout": (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), None),
     "dropout without a batch": (nn.Dropout(0.5).train(), False),
-    "attention with dropout": (nn.TransformerEncoderLayer(3, 1, 4, batch_first=True).train(), False),
+    "attention with dropout": (
+        nn.TransformerEncoderLayer(3, 1, 4, batch_first=True).train(),
+        False,
+    ),
     "noise": (lambda x: x + torch.randn_like(x), None),
     "noise of a fixed size": (lambda x: x + torch.randn(4, 3), False),
     "mask": (lambda x: x * torch.bernoulli(torch.full((3,), 0.5)), False),
@@ -219,21 +240,29 @@ def test_without_gradients_the_fused_encoder_is_not_taken(mode: str) -> None:
     case = NETWORKS["encoder-post-relu"]
     model, (x,) = case.model(), case.inputs(2)
     model.requires_grad_(mode != "frozen")
-    context = {"frozen": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}[mode]
+    context = {
+        "frozen": torch.enable_grad,
+        "no_grad": torch.no_grad,
+        "inference_mode": torch.inference_mode,
+    }[mode]
     with context():
         net = bl.capture(model, x)
         bounds = net.bounds(bl.Linf(x, 0.0))
-    assert {"aten._softmax", "aten.linear"} <= {op_name(node.op) for node in net.graph.nodes.values()}
+    assert {"aten._softmax", "aten.linear"} <= {
+        op_name(node.op) for node in net.graph.nodes.values()
+    }
     assert_close(bounds.lower, model(x), 10)
 
 
-# -- saved programs ----------------------------------------------------------------------------------------------------
+# -- saved programs --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_saved_programs(dynamic: bool) -> None:
     model, x = normed().eval(), torch.rand(3, 2, 4, 4)
-    program = torch.export.export(model, (x,), dynamic_shapes={"input": {0: torch.export.Dim("batch")}} if dynamic else None)
+    program = torch.export.export(
+        model, (x,), dynamic_shapes={"input": {0: torch.export.Dim("batch")}} if dynamic else None
+    )
     file = io.BytesIO()
     torch.export.save(program, file)
     file.seek(0)
@@ -242,8 +271,13 @@ def test_saved_programs(dynamic: bool) -> None:
     for net in (bl.capture(loaded), bl.capture(loaded, x)):
         entry = torch.rand(5 if dynamic else 3, 2, 4, 4)
         for method in METHODS:
-            bounds, expected = (n.bounds(bl.Linf(entry, 0.05), method=method, alpha=steps(method)) for n in (net, reference))
+            bounds, expected = (
+                n.bounds(bl.Linf(entry, 0.05), method=method, alpha=steps(method))
+                for n in (net, reference)
+            )
             assert_close(bounds.lower, expected.lower)
             assert_close(bounds.upper, expected.upper)
         perturbed = net.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)})
-        assert_close(perturbed.lower, reference.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)}).lower)
+        assert_close(
+            perturbed.lower, reference.bounds(entry, perturb={"7.weight": bl.L2(eps=0.1)}).lower
+        )

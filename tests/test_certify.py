@@ -57,15 +57,23 @@ class Counter:
         monkeypatch.setattr(bl.Net, "margins", margins)
 
 
-def test_rows_agree_with_margins(net: bl.Net, model: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+def test_rows_agree_with_margins(
+    net: bl.Net, model: nn.Module, data: tuple[Tensor, Tensor]
+) -> None:
     images, labels = data
     found = certify(net, images, labels, RADII, METHODS, valid=(0, 1), batch=4)
-    assert [(row.method, row.radius) for row in found.rows] == [(m, r) for m in METHODS for r in RADII]
+    assert [(row.method, row.radius) for row in found.rows] == [
+        (m, r) for m in METHODS for r in RADII
+    ]
     assert torch.equal(found.predictions, model(images).argmax(1))
     for row in found.rows:
         with torch.no_grad():
-            margins = net.margins(bl.Linf(images, row.radius, lower=0, upper=1), labels, method=row.method).double()
-        torch.testing.assert_close(found.run(row.method, row.radius).margins, margins, atol=1e-5, rtol=1e-5)
+            margins = net.margins(
+                bl.Linf(images, row.radius, lower=0, upper=1), labels, method=row.method
+            ).double()
+        torch.testing.assert_close(
+            found.run(row.method, row.radius).margins, margins, atol=1e-5, rtol=1e-5
+        )
         correct = model(images).argmax(1) == labels
         assert (row.images, row.correct) == (11, int(correct.sum()))
         assert row.verified == int((correct & (margins > 0).all(1)).sum())
@@ -102,7 +110,9 @@ def test_bytes_are_divided_by_255(net: bl.Net, data: tuple[Tensor, Tensor]) -> N
 
 def test_nan_and_infinity_are_never_verified() -> None:
     task = Task("", "", 4, 3, "inf", None)
-    margins = torch.tensor([[1.0, 2.0], [1.0, math.nan], [math.nan, math.nan], [math.inf, 1.0]], dtype=torch.float64)
+    margins = torch.tensor(
+        [[1.0, 2.0], [1.0, math.nan], [math.nan, math.nan], [math.inf, 1.0]], dtype=torch.float64
+    )
     labels = torch.zeros(4, dtype=torch.long)
     found = Certification(task, labels, labels, (Run("ibp", 0.1, margins, 1.0),))
     assert found.verified(found.runs[0]).tolist() == [True, False, False, False]
@@ -119,7 +129,9 @@ def test_nan_outputs_count_as_wrong() -> None:
     assert found.rows[0].verified == 0
 
 
-def test_a_module_with_a_fixed_batch_size(data: tuple[Tensor, Tensor], model: nn.Module, net: bl.Net) -> None:
+def test_a_module_with_a_fixed_batch_size(
+    data: tuple[Tensor, Tensor], model: nn.Module, net: bl.Net
+) -> None:
     images, labels = data
     program = torch.export.export(model, (images[:4],))
     fixed = bl.capture(program)
@@ -128,11 +140,17 @@ def test_a_module_with_a_fixed_batch_size(data: tuple[Tensor, Tensor], model: nn
     torch.testing.assert_close(one.runs[0].margins, two.runs[0].margins, atol=1e-5, rtol=1e-5)
 
 
-# -- the results file ----------------------------------------------------------------------------------------------------
+# -- the results file ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3, 5, 8])
-def test_resume_after_interruption(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
+def test_resume_after_interruption(
+    net: bl.Net,
+    data: tuple[Tensor, Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_at: int,
+) -> None:
     results = tmp_path / "results.json"
     whole = certify(net, *data, RADII, METHODS, batch=4)
     with monkeypatch.context() as patch:
@@ -156,7 +174,9 @@ def test_resume_after_interruption(net: bl.Net, data: tuple[Tensor, Tensor], tmp
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_resume_adds_methods(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_adds_methods(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results = tmp_path / "results.json"
     certify(net, *data, [0.1], ["ibp"], results=results)
     counter = Counter(monkeypatch)
@@ -166,7 +186,9 @@ def test_resume_adds_methods(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path:
     assert len(json.loads(results.read_text())["runs"]) == 3
 
 
-def test_without_resume_results_are_never_written_over(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+def test_without_resume_results_are_never_written_over(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
     results = tmp_path / "results.json"
     certify(net, *data, [0.1], ["ibp"], results=results)
     old = results.read_text()
@@ -177,7 +199,8 @@ def test_without_resume_results_are_never_written_over(net: bl.Net, data: tuple[
 
 
 def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
-    """A certification that begins before another one has saved anything does not write over it either."""
+    """A certification that begins before another one has saved anything does not write over it
+    either."""
     results = tmp_path / "results.json"
 
     def another(*_: object) -> None:
@@ -189,17 +212,25 @@ def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -
     assert [run["radius"] for run in json.loads(results.read_text())["runs"]] == [0.2]
 
 
-def test_not_a_number_survives_the_file(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_a_number_survives_the_file(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     odd = torch.tensor([math.nan, -math.inf, math.inf])
-    monkeypatch.setattr(bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3))
+    monkeypatch.setattr(
+        bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3)
+    )
     for resume in (False, True):
         found = certify(net, *data, [0.1], ["ibp"], results=tmp_path / "r.json", resume=resume)
-        assert torch.equal(found.runs[0].margins.nan_to_num(7.0), odd.double().nan_to_num(7.0).expand(11, 3))
+        assert torch.equal(
+            found.runs[0].margins.nan_to_num(7.0), odd.double().nan_to_num(7.0).expand(11, 3)
+        )
         assert found.rows[0].verified == 0
 
 
 @pytest.mark.parametrize("change", ["model", "labels", "norm", "range", "damage", "json"])
-def test_a_file_for_something_else_is_refused(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, change: str) -> None:
+def test_a_file_for_something_else_is_refused(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, change: str
+) -> None:
     images, labels = data
     results = tmp_path / "results.json"
     certify(net, images, labels, [0.1], ["ibp"], results=results)
@@ -208,7 +239,9 @@ def test_a_file_for_something_else_is_refused(net: bl.Net, data: tuple[Tensor, T
     expected = "made with another"
     if change == "model":
         torch.manual_seed(5)
-        other["model"] = nn.Sequential(nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+        other["model"] = nn.Sequential(
+            nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 4)
+        ).eval()
     elif change == "labels":
         other["labels"], expected = labels.flip(0), "other images or labels"
     elif change == "norm":
@@ -231,7 +264,9 @@ def test_a_file_for_something_else_is_refused(net: bl.Net, data: tuple[Tensor, T
 
 EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a margin": lambda content: content["runs"][0]["margins"][3].__setitem__(1, 5.0),
-    "a margin, slightly": lambda content: content["runs"][0]["margins"].__setitem__(3, [m + 1e-15 for m in content["runs"][0]["margins"][3]]),
+    "a margin, slightly": lambda content: content["runs"][0]["margins"].__setitem__(
+        3, [m + 1e-15 for m in content["runs"][0]["margins"][3]]
+    ),
     "all margins": lambda content: content["runs"][0].update(margins=[[1.0] * 3] * 11),
     "a method": lambda content: content["runs"][0].update(method="crown"),
     "a radius": lambda content: content["runs"][0].update(radius=0.2),
@@ -245,7 +280,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_results_that_were_edited_are_not_believed(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, edit: str) -> None:
+def test_results_that_were_edited_are_not_believed(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, edit: str
+) -> None:
     results = tmp_path / "results.json"
     certify(net, *data, [0.1], ["ibp"], results=results)
     content = json.loads(results.read_text())
@@ -258,28 +295,50 @@ def test_results_that_were_edited_are_not_believed(net: bl.Net, data: tuple[Tens
 
 
 @pytest.mark.parametrize(
-    "content", ["", "null", "[]", "{}", '{"format": 2}', '{"format": 2, "digest": 1, "task": 3, "runs": 4}', "\udcff", "[" * 9000]
+    "content",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"format": 2}',
+        '{"format": 2, "digest": 1, "task": 3, "runs": 4}',
+        "\udcff",
+        "[" * 9000,
+    ],
 )
-def test_files_that_are_no_results(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, content: str) -> None:
+def test_files_that_are_no_results(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, content: str
+) -> None:
     results = tmp_path / "results.json"
     results.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(bl.ArgumentError, match=r"not a results file|edited"):
         certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
 
 
-def test_long_runs_are_saved_on_the_way(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_are_saved_on_the_way(
+    net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
     seen = []
 
     def progress(method: str, radius: float, done: int, total: int) -> None:
         path = tmp_path / "r.json"
-        seen.append((done, len(json.loads(path.read_text())["runs"][0]["margins"]) if path.exists() else 0, total))
+        seen.append(
+            (
+                done,
+                len(json.loads(path.read_text())["runs"][0]["margins"]) if path.exists() else 0,
+                total,
+            )
+        )
 
     certify(net, *data, [0.1], ["ibp"], batch=4, results=tmp_path / "r.json", progress=progress)
     assert seen == [(0, 0, 11), (4, 4, 11), (8, 8, 11), (11, 11, 11)]
 
 
-def test_atomic_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atomic_writing_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "deep" / "file"
     write_atomically(path, "old")
 
@@ -293,7 +352,7 @@ def test_atomic_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert len(list(path.parent.iterdir())) == 1
 
 
-# -- refusals --------------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -310,7 +369,13 @@ def test_atomic_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         ({"labels": torch.full((11,), -1)}, "labels must lie in"),
         ({"labels": torch.zeros(11)}, "whole numbers"),
         ({"labels": torch.zeros(10, dtype=torch.long)}, "11 images but 10 labels"),
-        ({"images": torch.rand(11, 3, 2, 3)}, r"shape \(3, 2, 2\), not \(3, 2, 3\)|shape \(3, 2, 2\), but these"),
+        (
+            {"images": torch.rand(11, 3, 2, 3)},
+            r"shape \(3, 2, 2\), not \(3, 2, 3\)|shape \(3, 2, "
+            r"2\), "
+            r"but "
+            r"these",
+        ),
         ({"images": torch.zeros(0, 3, 2, 2)}, "N >= 1"),
         ({"images": torch.full((11, 3, 2, 2), math.nan)}, "NaN"),
         ({"images": torch.zeros(11, 3, 2, 2, dtype=torch.long)}, "uint8"),
@@ -318,8 +383,16 @@ def test_atomic_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         ({"valid": (1, 0)}, "low <= high"),
     ],
 )
-def test_wrong_arguments(net: bl.Net, data: tuple[Tensor, Tensor], change: dict[str, object], message: str) -> None:
-    arguments: dict[str, object] = {"model": net, "images": data[0], "labels": data[1], "radii": [0.1], "methods": ["ibp"]}
+def test_wrong_arguments(
+    net: bl.Net, data: tuple[Tensor, Tensor], change: dict[str, object], message: str
+) -> None:
+    arguments: dict[str, object] = {
+        "model": net,
+        "images": data[0],
+        "labels": data[1],
+        "radii": [0.1],
+        "methods": ["ibp"],
+    }
     with pytest.raises(bl.ArgumentError, match=message):
         certify(**(arguments | change))  # type: ignore[arg-type]
 

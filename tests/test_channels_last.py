@@ -1,4 +1,5 @@
-"""Inputs whose channels come last in memory: the same bounds, losses and gradients, and layers keep that order."""
+"""Inputs whose channels come last in memory: the same bounds, losses and gradients, and layers keep
+that order."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ METHODS = ["ibp", "forward", "crown-ibp", "crown", "forward+backward", "alpha-cr
 
 
 class Branches(nn.Module):
-    """A network with all that joins and parts channels: concatenation, a sum, pooling, groups, a shift per channel."""
+    """A network with all that joins and parts channels: concatenation, a sum, pooling, groups, a
+    shift per channel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,12 +52,18 @@ def test_bounds(network: tuple[Branches, Tensor, Tensor], method: str) -> None:
     alpha = bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None
     with torch.no_grad():
         plain = net.bounds(bl.Linf(x, 0.02), method=method, alpha=alpha)
-        last = net.bounds(bl.Linf(x.contiguous(memory_format=torch.channels_last), 0.02), method=method, alpha=alpha)
+        last = net.bounds(
+            bl.Linf(x.contiguous(memory_format=torch.channels_last), 0.02),
+            method=method,
+            alpha=alpha,
+        )
     torch.testing.assert_close((last.lower, last.upper), (plain.lower, plain.upper))
 
 
 @pytest.mark.parametrize("how", [{"beta": 0.0}, {"beta": 0.5}, {"beta": 0.5, "fused": False}])
-def test_losses_and_gradients(network: tuple[Branches, Tensor, Tensor], how: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_and_gradients(
+    network: tuple[Branches, Tensor, Tensor], how: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x, labels = network
     net = bl.capture(model.train(), x)
     monkeypatch.setitem(passes.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
@@ -64,10 +72,14 @@ def test_losses_and_gradients(network: tuple[Branches, Tensor, Tensor], how: dic
         x = x.detach().requires_grad_()
         with CleanPass(net) as seen:
             model(x)
-        loss = bl.robust_cross_entropy(net, bl.Linf(x, 0.01, lower=0.0, upper=1.0), labels, clean=seen.values, **how)
+        loss = bl.robust_cross_entropy(
+            net, bl.Linf(x, 0.01, lower=0.0, upper=1.0), labels, clean=seen.values, **how
+        )
         return [loss, *torch.autograd.grad(loss.sum(), [x, *model.parameters()])]
 
-    for plain, last in zip(step(x), step(x.contiguous(memory_format=torch.channels_last)), strict=True):
+    for plain, last in zip(
+        step(x), step(x.contiguous(memory_format=torch.channels_last)), strict=True
+    ):
         torch.testing.assert_close(last, plain)
 
 
@@ -80,23 +92,39 @@ class Orders(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         found = func(*args, **(kwargs or {}))
-        large = lambda t: isinstance(t, Tensor) and t.dim() >= 4 and t.numel() >= 3 * 4 * 16 * 16 and 0 not in t.stride()
+        large = lambda t: (
+            isinstance(t, Tensor)
+            and t.dim() >= 4
+            and t.numel() >= 3 * 4 * 16 * 16
+            and 0 not in t.stride()
+        )
         sizes = [t for t in (*args, found) if large(t)]
-        orders = {tuple(sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=t.stride)) for t in sizes if t.dim() == sizes[0].dim()}
+        orders = {
+            tuple(sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=t.stride))
+            for t in sizes
+            if t.dim() == sizes[0].dim()
+        }
         if len(orders) > 1 and "backward" not in str(func):
             self.mixed.append(str(func))
         return found
 
 
-def test_steps_between_convolutions_keep_the_order(network: tuple[Branches, Tensor, Tensor]) -> None:
-    """No pass over coefficients or intervals works on two orders at once; the only copies are those around pooling and flattening."""
+def test_steps_between_convolutions_keep_the_order(
+    network: tuple[Branches, Tensor, Tensor],
+) -> None:
+    """No pass over coefficients or intervals works on two orders at once; the only copies are those
+    around pooling and flattening."""
     model, x, labels = network
     net = bl.capture(model.train(), x)
     x = x.contiguous(memory_format=torch.channels_last)
     with Orders() as seen:
         bl.robust_cross_entropy(net, bl.Linf(x, 0.01), labels, beta=0.5).sum().backward()
     assert not [
-        name for name in seen.mixed if not name.startswith(("aten.clone", "aten.copy_", "aten.convolution", "aten.permute", "aten.new_empty"))
+        name
+        for name in seen.mixed
+        if not name.startswith(
+            ("aten.clone", "aten.copy_", "aten.convolution", "aten.permute", "aten.new_empty")
+        )
     ]
 
 
@@ -106,11 +134,15 @@ def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) ->
     with torch.no_grad():
         centre, radius = passes.rectified_ball(rows[0], rows[0].abs())
         coefficients, _ = passes.rectified(rows, rows[0] - 1, rows[0] + 1, True)
-    assert centre.is_contiguous(memory_format=torch.channels_last) and radius.is_contiguous(memory_format=torch.channels_last)
+    assert centre.is_contiguous(memory_format=torch.channels_last) and radius.is_contiguous(
+        memory_format=torch.channels_last
+    )
     assert coefficients.stride() == rows.stride()
 
 
-@pytest.mark.parametrize("shape", [(4, 1, 1), (1, 4, 1, 1), (4, 3, 5), (2, 4, 3, 5), (1, 1), (5,), ()])
+@pytest.mark.parametrize(
+    "shape", [(4, 1, 1), (1, 4, 1, 1), (4, 3, 5), (2, 4, 3, 5), (1, 1), (5,), ()]
+)
 @pytest.mark.parametrize("last", [False, True])
 def test_dots_with_constants_of_all_shapes(shape: tuple[int, ...], last: bool) -> None:
     torch.manual_seed(0)

@@ -71,16 +71,38 @@ def run(*argv: str) -> int:
     return main(list(argv))
 
 
-# -- demo and ops ----------------------------------------------------------------------------------------------------------
+# -- demo and ops ----------------------------------------------------------------------------------
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
-    code = run("demo", "--images", "4", "--radii", "0.05", "0.1", "--methods", "ibp", "crown-ibp,crown", "--output", str(output))
+    code = run(
+        "demo",
+        "--images",
+        "4",
+        "--radii",
+        "0.05",
+        "0.1",
+        "--methods",
+        "ibp",
+        "crown-ibp,crown",
+        "--output",
+        str(output),
+    )
     printed = capsys.readouterr()
     assert code == 0
     assert printed.err == ""
-    for word in ("ibp", "crown-ibp", "crown", "0.05", "verified", "mean margin", "seconds per image", "classified correctly", "index.html"):
+    for word in (
+        "ibp",
+        "crown-ibp",
+        "crown",
+        "0.05",
+        "verified",
+        "mean margin",
+        "seconds per image",
+        "classified correctly",
+        "index.html",
+    ):
         assert word in printed.out
     assert len(results(str(output))) == 6
     page = (output / "index.html").read_text()
@@ -99,7 +121,9 @@ def test_the_shipped_network_is_certified() -> None:
     net = bl.capture(model, pixels[:2])
     with torch.no_grad():
         correct = model(pixels).argmax(1) == labels
-        verified = correct & (net.margins(bl.Linf(pixels, 0.1, lower=0, upper=1), labels, method="ibp") > 0).all(1)
+        verified = correct & (
+            net.margins(bl.Linf(pixels, 0.1, lower=0, upper=1), labels, method="ibp") > 0
+        ).all(1)
     assert correct.sum() >= 95
     assert verified.sum() > 60
 
@@ -119,50 +143,90 @@ def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version_and_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "boundlab", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "boundlab", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == f"boundlab {bl.__version__}"
 
 
-# -- certify -----------------------------------------------------------------------------------------------------------------
+# -- certify ---------------------------------------------------------------------------------------
 
 
 @cache
 def reference_net() -> bl.Net:
     """The model of the zoo, captured once."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)
+    ).eval()
     return bl.capture(model, torch.rand(2, 1, 6, 6))
 
 
-def reference(radius: float, method: str, change: Callable[[nn.Module], object] = lambda model: None) -> torch.Tensor:
+def reference(
+    radius: float, method: str, change: Callable[[nn.Module], object] = lambda model: None
+) -> torch.Tensor:
     """The margins of data.npz, with the model's parameters changed for once."""
-    x, labels = torch.from_numpy(np.load("data.npz")["images"]).float() / 255, torch.tensor([0, 1, 2, 1, 0])
+    x, labels = (
+        torch.from_numpy(np.load("data.npz")["images"]).float() / 255,
+        torch.tensor([0, 1, 2, 1, 0]),
+    )
     net = reference_net()
     assert isinstance(net.source, nn.Module)
     before = deepcopy(net.source.state_dict())
     with torch.no_grad():
         change(net.source)
-        margins = net.margins(bl.Linf(x, radius, lower=0.0, upper=1.0), labels, method=method).double()
+        margins = net.margins(
+            bl.Linf(x, radius, lower=0.0, upper=1.0), labels, method=method
+        ).double()
     net.source.load_state_dict(before)
     return margins
 
 
 @pytest.mark.parametrize(
-    ("model", "data"), [("zoo:cnn", ["data.npz"]), ("zoo:Zoo.small", ["data.csv", "--shape", "1,6,6"]), ("zoo:Zoo.ready", ["data.npz"])]
+    ("model", "data"),
+    [
+        ("zoo:cnn", ["data.npz"]),
+        ("zoo:Zoo.small", ["data.csv", "--shape", "1,6,6"]),
+        ("zoo:Zoo.ready", ["data.npz"]),
+    ],
 )
-def test_certify(folder: Path, data: list[str], model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_certify(
+    folder: Path, data: list[str], model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("certify", model, *data, "--eps", "2/255", "0.05", "--methods", "ibp", "crown") == 0
     printed = capsys.readouterr()
     assert "divided by 255" in printed.err
-    assert [(run["method"], run["radius"]) for run in results()] == [("ibp", 2 / 255), ("ibp", 0.05), ("crown", 2 / 255), ("crown", 0.05)]
+    assert [(run["method"], run["radius"]) for run in results()] == [
+        ("ibp", 2 / 255),
+        ("ibp", 0.05),
+        ("crown", 2 / 255),
+        ("crown", 0.05),
+    ]
     for entry in results():
         expected = reference(float(str(entry["radius"])), str(entry["method"]))
-        torch.testing.assert_close(torch.tensor(entry["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            torch.tensor(entry["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-5
+        )
     assert Path("boundlab-report/index.html").exists()
 
 
 def test_normalisation_is_inside(folder: Path) -> None:
-    assert run("certify", "zoo:cnn", "data.npz", "--mean", "0.4", "--std", "0.3", "--eps", "0.02", "--methods", "crown") == 0
+    assert (
+        run(
+            "certify",
+            "zoo:cnn",
+            "data.npz",
+            "--mean",
+            "0.4",
+            "--std",
+            "0.3",
+            "--eps",
+            "0.02",
+            "--methods",
+            "crown",
+        )
+        == 0
+    )
 
     def fold(model: nn.Module) -> None:  # without padding, normalisation folds into the first layer
         first = model[0]  # type: ignore[index]
@@ -170,7 +234,9 @@ def test_normalisation_is_inside(folder: Path) -> None:
         first.weight /= 0.3
 
     expected = reference(0.02, "crown", fold)
-    torch.testing.assert_close(torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("free", [True, False])
@@ -179,11 +245,18 @@ def test_exported_program(folder: Path, free: bool, normalise: list[str]) -> Non
     import zoo
 
     x = torch.rand(2, 1, 6, 6)
-    program = torch.export.export(zoo.cnn().eval(), (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},) if free else None)
+    program = torch.export.export(
+        zoo.cnn().eval(), (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},) if free else None
+    )
     torch.export.save(program, folder / "model.pt2")
-    assert run("certify", "model.pt2", "data.npz", "--eps", "0.02", "--methods", "crown", *normalise) == 0
+    assert (
+        run("certify", "model.pt2", "data.npz", "--eps", "0.02", "--methods", "crown", *normalise)
+        == 0
+    )
     expected = reference(0.02, "crown")
-    torch.testing.assert_close(torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("wrap", ["plain", "dict", "list", "parallel"])
@@ -199,23 +272,70 @@ def test_weights(folder: Path, wrap: str) -> None:
         "parallel": {"model": {f"module.{name}": value for name, value in state.items()}},
     }[wrap]
     torch.save(content, folder / "weights.pt")
-    assert run("certify", "zoo:cnn", "data.npz", "--weights", "weights.pt", "--eps", "0.02", "--methods", "ibp") == 0
+    assert (
+        run(
+            "certify",
+            "zoo:cnn",
+            "data.npz",
+            "--weights",
+            "weights.pt",
+            "--eps",
+            "0.02",
+            "--methods",
+            "ibp",
+        )
+        == 0
+    )
     expected = reference(0.02, "ibp", lambda model: model.load_state_dict(state))
-    torch.testing.assert_close(torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(results()[0]["margins"], dtype=torch.float64), expected, atol=1e-5, rtol=1e-4
+    )
 
 
 def test_range_limit_norm(folder: Path) -> None:
     generator = np.random.default_rng(0)
-    np.savez("wide.npz", x=generator.normal(size=(4, 36)).astype(np.float64), y=np.array([[0.0], [1.0], [2.0], [1.0]]))
-    common = ["certify", "zoo:cnn", "wide.npz", "--shape", "1,6,6", "--eps", "0.1", "--methods", "ibp", "--norm", "2", "--limit", "3"]
+    np.savez(
+        "wide.npz",
+        x=generator.normal(size=(4, 36)).astype(np.float64),
+        y=np.array([[0.0], [1.0], [2.0], [1.0]]),
+    )
+    common = [
+        "certify",
+        "zoo:cnn",
+        "wide.npz",
+        "--shape",
+        "1,6,6",
+        "--eps",
+        "0.1",
+        "--methods",
+        "ibp",
+        "--norm",
+        "2",
+        "--limit",
+        "3",
+    ]
     assert run(*common) == 1
     assert run(*common, "--range", "none", "--output", "a") == 0
     assert run(*common, "--range", "-10", "10", "--output", "b") == 0
     assert len(results("a")[0]["margins"]) == 3  # type: ignore[arg-type]
 
 
-def test_interrupt_and_resume(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["certify", "zoo:cnn", "data.npz", "--eps", "0.02", "0.05", "--methods", "ibp", "crown", "--batch", "2"]
+def test_interrupt_and_resume(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "certify",
+        "zoo:cnn",
+        "data.npz",
+        "--eps",
+        "0.02",
+        "0.05",
+        "--methods",
+        "ibp",
+        "crown",
+        "--batch",
+        "2",
+    ]
     assert run(*command, "--output", "whole") == 0
     original, calls = bl.Net.margins, []
 
@@ -239,13 +359,17 @@ def test_interrupt_and_resume(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert "another norm" in capsys.readouterr().err
 
 
-def test_certify_twice(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_certify_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["certify", "zoo:cnn", "data.npz", "--eps", "0.02", "--methods", "ibp"]
     assert run(*command) == 0
     before = {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()}
     with monkeypatch.context() as patch:  # refused before any work
         patch.setattr("boundlab.cli.load_data", None)
-        assert "boundlab-report already holds results: give --resume" in error(capsys, *command, "--eps", "0.1")
+        assert ("boundlab-report already holds results: give --resume") in error(
+            capsys, *command, "--eps", "0.1"
+        )
     assert "give another --output" in error(capsys, "demo", "--images", "1", "--methods", "ibp")
     assert {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()} == before
     assert run(*command, "--eps", "0.1", "--resume") == 0
@@ -258,7 +382,7 @@ def test_demo_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "already holds results" in error(capsys, "certify", "zoo:cnn", "data.npz")
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 def error(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -288,7 +412,9 @@ def error(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         ("data.npz.pt2", "is not a program saved with torch.export.save"),
     ],
 )
-def test_bad_models(folder: Path, model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_models(
+    folder: Path, model: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "data.npz.pt2").write_bytes((folder / "data.npz").read_bytes())
     assert message in error(capsys, "certify", model, "data.npz", "--methods", "ibp")
 
@@ -307,7 +433,9 @@ def test_bad_models(folder: Path, model: str, message: str, capsys: pytest.Captu
         ("short.csv", b"1,2,3\n", "does not run on images of shape (1, 2)"),
     ],
 )
-def test_bad_data_files(folder: Path, name: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_data_files(
+    folder: Path, name: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if content is not None:
         (folder / name).write_bytes(content)
     model = "zoo:cnn"
@@ -323,16 +451,30 @@ def test_bad_data_files(folder: Path, name: str, content: bytes | None, message:
         ({"pictures": np.zeros(3)}, "has no array 'images' (or 'x'); it has: pictures"),
         ({"x": np.zeros((2, 1, 6, 6), np.uint8)}, "has no array 'labels'"),
         ({"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.zeros(3, int)}, "2 images but 3 labels"),
-        ({"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.array([0, 7])}, "labels must lie in 0 ... 2"),
+        (
+            {"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.array([0, 7])},
+            "labels must lie in 0 ... 2",
+        ),
         ({"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.array([0.5, 1])}, "whole numbers"),
-        ({"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.zeros((2, 3))}, "one class number per image"),
+        (
+            {"x": np.zeros((2, 1, 6, 6), np.uint8), "y": np.zeros((2, 3))},
+            "one class number per image",
+        ),
         ({"x": np.zeros((2, 1, 6, 6), complex), "y": np.zeros(2, int)}, "must be numbers"),
-        ({"x": np.zeros((2, 1, 9, 9), np.uint8), "y": np.zeros(2, int)}, "does not run on images of shape (2, 1, 9, 9)"),
-        ({"x": np.full((2, 1, 6, 6), 2.0), "y": np.zeros(2, int)}, "outside the valid range 0 ... 1"),
+        (
+            {"x": np.zeros((2, 1, 9, 9), np.uint8), "y": np.zeros(2, int)},
+            "does not run on images of shape (2, 1, 9, 9)",
+        ),
+        (
+            {"x": np.full((2, 1, 6, 6), 2.0), "y": np.zeros(2, int)},
+            "outside the valid range 0 ... 1",
+        ),
         ({"x": np.array([{}, {}]), "y": np.zeros(2, int)}, "plain arrays"),
     ],
 )
-def test_bad_arrays(folder: Path, arrays: dict[str, np.ndarray], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arrays(
+    folder: Path, arrays: dict[str, np.ndarray], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.savez("bad.npz", **arrays)
     assert message in error(capsys, "certify", "zoo:cnn", "bad.npz", "--methods", "ibp")
 
@@ -359,7 +501,9 @@ def test_bad_arrays(folder: Path, arrays: dict[str, np.ndarray], message: str, c
         (["--output", "data.csv/sub"], "cannot write"),
     ],
 )
-def test_bad_options(folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_options(
+    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import zoo
 
     torch.save({"weight": torch.zeros(1)}, "other.pt")
@@ -370,7 +514,9 @@ def test_bad_options(folder: Path, options: list[str], message: str, capsys: pyt
 
 
 def test_weights_of_a_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "leave out --weights" in error(capsys, "certify", "model.pt2", "data.npz", "--weights", "data.npz")
+    assert "leave out --weights" in error(
+        capsys, "certify", "model.pt2", "data.npz", "--weights", "data.npz"
+    )
 
 
 def test_demo_checks_its_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -379,7 +525,15 @@ def test_demo_checks_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["frobnicate"], ["demo", "--radii", "abc"], ["certify"], ["certify", "a:b", "c.npz", "--shape", "0,1"], ["ops", "x"]]
+    "argv",
+    [
+        [],
+        ["frobnicate"],
+        ["demo", "--radii", "abc"],
+        ["certify"],
+        ["certify", "a:b", "c.npz", "--shape", "0,1"],
+        ["ops", "x"],
+    ],
 )
 def test_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
@@ -392,7 +546,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert "usage: boundlab" in capsys.readouterr().out
 
 
-def test_interrupt_before_anything(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_before_anything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -401,9 +557,17 @@ def test_interrupt_before_anything(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert capsys.readouterr().err.splitlines()[-1] == "boundlab: interrupted"
 
 
-def test_out_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def starve(*_: object, **__: object) -> None:
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate "
+            "memory: "
+            "you "
+            "tried "
+            "to allocate 9 bytes"
+        )
 
     monkeypatch.setattr(bl.Net, "margins", starve)
     assert "smaller --batch" in error(capsys, "certify", "zoo:cnn", "data.npz", "--methods", "ibp")

@@ -1,4 +1,5 @@
-"""Files that are cut, empty, of something else, or cannot be read: every command says so in one line."""
+"""Files that are cut, empty, of something else, or cannot be read: every command says so in one
+line."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     write_mnist(folder / "mnist")
     write_treebank(folder)
-    assert main([*IMAGE_TRAINING, "--files", str(folder / "mnist"), "--output", str(folder / "images")]) == 0
+    assert (
+        main(
+            [*IMAGE_TRAINING, "--files", str(folder / "mnist"), "--output", str(folder / "images")]
+        )
+        == 0
+    )
     assert main([*WORD_TRAINING, "--files", str(folder), "--output", str(folder / "words")]) == 0
     return folder
 
@@ -52,13 +58,31 @@ def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     return line
 
 
-# -- checkpoints -----------------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------
 
 COMMANDS = {
-    "train": [*IMAGE_TRAINING, "--epochs", "2", "--files", "mnist", "--output", "images", "--resume"],
+    "train": [
+        *IMAGE_TRAINING,
+        "--epochs",
+        "2",
+        "--files",
+        "mnist",
+        "--output",
+        "images",
+        "--resume",
+    ],
     "evaluate": ["evaluate", "images", "--files", "mnist", "--limit", "4", "--restarts", "0"],
     "flatness": ["flatness", "images", "--files", "mnist", "--limit", "4"],
-    "train words": [*WORD_TRAINING, "--epochs", "2", "--files", ".", "--output", "words", "--resume"],
+    "train words": [
+        *WORD_TRAINING,
+        "--epochs",
+        "2",
+        "--files",
+        ".",
+        "--output",
+        "words",
+        "--resume",
+    ],
     "evaluate words": ["evaluate", "words", "--files", ".", "--limit", "2", "--budgets", "0"],
     "words": ["words", "a fine film", "--model", "words", "--files", ".", "--budgets", "1"],
 }
@@ -90,7 +114,9 @@ def flipped(content: bytes) -> bytes:
 
 
 def reshape(state: dict[str, Any]) -> None:
-    name = next(name for name, value in state["model"].items() if value.dim() > 1 and len(value) > 1)
+    name = next(
+        name for name, value in state["model"].items() if value.dim() > 1 and len(value) > 1
+    )
     state["model"][name] = state["model"][name][:1]
 
 
@@ -106,11 +132,17 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "nothing": lambda content: packed({}),
     "no recipe": changed(lambda state: state.pop("recipe")),
     "a recipe of another type": changed(lambda state: state.update(recipe=[1])),
-    "a recipe with another key": changed(lambda state: state["recipe"].update(colour="red", eps="much")),
-    "a recipe with another model": changed(lambda state: state["recipe"].update(model="mlp" if "size" in state else "lstm")),
+    "a recipe with another key": changed(
+        lambda state: state["recipe"].update(colour="red", eps="much")
+    ),
+    "a recipe with another model": changed(
+        lambda state: state["recipe"].update(model="mlp" if "size" in state else "lstm")
+    ),
     "no parameters": changed(lambda state: state.pop("model")),
     "a parameter less": changed(lambda state: state["model"].popitem()),
-    "parameters of another type": changed(lambda state: state["model"].update(dict.fromkeys(state["model"], "text"))),
+    "parameters of another type": changed(
+        lambda state: state["model"].update(dict.fromkeys(state["model"], "text"))
+    ),
     "a parameter of another shape": changed(reshape),
     "classes": changed(lambda state: state.update(classes="ten")),
     "more classes": changed(lambda state: state.update(classes=11)),
@@ -119,7 +151,9 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "flatness", "words"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_checkpoints(runs: Path, command: str, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_checkpoints(
+    runs: Path, command: str, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = runs / ("words" if "words" in command else "images") / "checkpoint.pt"
     content = DAMAGES[damage](path.read_bytes())
     path.write_bytes(content)
@@ -128,12 +162,17 @@ def test_damaged_checkpoints(runs: Path, command: str, damage: str, capsys: pyte
 
 
 RUN_DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
-    **{f"no {key}": lambda state, key=key: state.pop(key) for key in ("data", "epoch", "step", "optimiser", "sums", "seconds")},  # type: ignore[misc]
+    **{
+        f"no {key}": lambda state, key=key: state.pop(key)
+        for key in ("data", "epoch", "step", "optimiser", "sums", "seconds")
+    },  # type: ignore[misc]
     "nothing of the data": lambda state: state.update(data={}),
     "an epoch below 0": lambda state: state.update(epoch=-1),
     "sums of another shape": lambda state: state.update(sums=torch.zeros(2)),
     "an empty optimiser": lambda state: state.update(optimiser={}),
-    "moments of another shape": lambda state: state["optimiser"]["state"][0].update(exp_avg=torch.zeros(3)),
+    "moments of another shape": lambda state: state["optimiser"]["state"][0].update(
+        exp_avg=torch.zeros(3)
+    ),
 }
 
 
@@ -161,11 +200,13 @@ def test_damaged_metrics(runs: Path, content: bytes, capsys: pytest.CaptureFixtu
     assert main(COMMANDS["train"]) == 0
 
 
-# -- what belongs together -------------------------------------------------------------------------------------------
+# -- what belongs together -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("first", "then"), [("64", "80"), ("64", None), (None, "64")])
-def test_resume_with_another_limit(runs: Path, first: str | None, then: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_with_another_limit(
+    runs: Path, first: str | None, then: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     limit = lambda n: [] if n is None else ["--limit", n]
     base = [*IMAGE_TRAINING, "--files", "mnist", "--output", "limited"]
     assert main([*base, *limit(first)]) == 0
@@ -186,21 +227,31 @@ def test_resume_with_other_data(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert "other training data, digest" in refused(capsys, *COMMANDS["train words"])
 
 
-def test_resume_with_another_recipe_names_both_values(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "lr (0.001, now 0.25), seed (3, now 4)" in refused(capsys, *COMMANDS["train"], "--lr", "0.25", "--seed", "4")
+def test_resume_with_another_recipe_names_both_values(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "lr (0.001, now 0.25), seed (3, now 4)" in refused(
+        capsys, *COMMANDS["train"], "--lr", "0.25", "--seed", "4"
+    )
 
 
-def test_an_existing_run_is_refused_before_any_work(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_refused_before_any_work(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.rmtree("mnist")
-    assert "already holds a checkpoint" in refused(capsys, *[word for word in COMMANDS["train"] if word != "--resume"])
+    assert "already holds a checkpoint" in refused(
+        capsys, *[word for word in COMMANDS["train"] if word != "--resume"]
+    )
 
 
-# -- paths -----------------------------------------------------------------------------------------------------------
+# -- paths -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def models(runs: Path) -> Path:
-    Path("net.py").write_text("from torch import nn\ndef f(): return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))\n")
+    Path("net.py").write_text(
+        "from torch import nn\ndef f(): return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))\n"
+    )
     np.savez("data.npz", images=np.zeros((2, 2, 2), np.float32), labels=np.array([0, 1]))
     Path("folder.pt2").mkdir()
     Path("folder.npz").mkdir()
@@ -231,21 +282,52 @@ PATHS = {
     "training files, a file": [*IMAGE_TRAINING, "--files", "net.py", "--output", "new"],
     "training output": [*IMAGE_TRAINING, "--files", "mnist", "--output", LONG],
     "training output, a file": [*IMAGE_TRAINING, "--files", "mnist", "--output", "net.py"],
-    "training output to resume": [*IMAGE_TRAINING, "--files", "mnist", "--output", LONG, "--resume"],
+    "training output to resume": [
+        *IMAGE_TRAINING,
+        "--files",
+        "mnist",
+        "--output",
+        LONG,
+        "--resume",
+    ],
     "sentences": [*WORD_TRAINING, "--files", LONG, "--output", "new"],
     "checkpoint": ["evaluate", LONG, "--files", "mnist"],
     "checkpoint, an empty folder": ["evaluate", "images/sub", "--files", "mnist"],
     "files to evaluate": ["evaluate", "images", "--files", LONG],
     "flatness": ["flatness", LONG, "--files", "mnist"],
-    "surface": ["flatness", "images", "--files", "mnist", "--limit", "2", "--steps", "1", "--surface", f"{LONG}.svg"],
-    "surface of an unknown form": ["flatness", "images", "--files", "mnist", "--limit", "2", "--steps", "1", "--surface", "a.txt"],
+    "surface": [
+        "flatness",
+        "images",
+        "--files",
+        "mnist",
+        "--limit",
+        "2",
+        "--steps",
+        "1",
+        "--surface",
+        f"{LONG}.svg",
+    ],
+    "surface of an unknown form": [
+        "flatness",
+        "images",
+        "--files",
+        "mnist",
+        "--limit",
+        "2",
+        "--steps",
+        "1",
+        "--surface",
+        "a.txt",
+    ],
     "words": ["words", "a film", "--model", LONG, "--files", "."],
     "files of words": ["words", "a film", "--model", "words", "--files", LONG],
 }
 
 
 @pytest.mark.parametrize("command", PATHS)
-def test_paths_that_cannot_be(models: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_cannot_be(
+    models: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused(capsys, *PATHS[command])
 
 
@@ -256,8 +338,19 @@ def test_checkpoints_that_are_folders(models: Path, capsys: pytest.CaptureFixtur
         refused(capsys, *COMMANDS[command])
 
 
-@pytest.mark.parametrize("target", ["pathlib.Path.open", "pathlib.Path.read_bytes", "pathlib.Path.read_text", "io.open", "zipfile.ZipFile"])
-def test_permissions(models: Path, target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        "pathlib.Path.open",
+        "pathlib.Path.read_bytes",
+        "pathlib.Path.read_text",
+        "io.open",
+        "zipfile.ZipFile",
+    ],
+)
+def test_permissions(
+    models: Path, target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As if nothing could be read (the super user can read everything)."""
 
     def denied(path: object, *_: object, **__: object) -> None:
@@ -279,7 +372,7 @@ def test_permissions(models: Path, target: str, monkeypatch: pytest.MonkeyPatch,
     assert "Permission denied" in refused(capsys, *commands[target])
 
 
-# -- data and weights ------------------------------------------------------------------------------------------------
+# -- data and weights ------------------------------------------------------------------------------
 
 
 def npz(**arrays: Any) -> bytes:
@@ -288,7 +381,9 @@ def npz(**arrays: Any) -> bytes:
     return buffer.getvalue()
 
 
-GOOD = npz(images=np.random.default_rng(0).random((2, 2, 2)).astype(np.float32), labels=np.array([0, 1]))
+GOOD = npz(
+    images=np.random.default_rng(0).random((2, 2, 2)).astype(np.float32), labels=np.array([0, 1])
+)
 ARRAYS = {
     "cut": GOOD[: len(GOOD) // 2],
     "a flipped byte": GOOD[:90] + bytes([GOOD[90] ^ 255]) + GOOD[91:],
@@ -297,7 +392,9 @@ ARRAYS = {
     "no images": npz(images=np.zeros((0, 2, 2), np.float32), labels=np.zeros(0, int)),
     "texts": npz(images=np.array(["a", "b"]), labels=np.array([0, 1])),
     "endless labels": npz(images=np.zeros((2, 2, 2), np.float32), labels=np.array([np.inf, 1])),
-    "labels that are texts": npz(images=np.zeros((2, 2, 2), np.float32), labels=np.array(["a", "b"])),
+    "labels that are texts": npz(
+        images=np.zeros((2, 2, 2), np.float32), labels=np.array(["a", "b"])
+    ),
 }
 
 
@@ -307,13 +404,18 @@ def test_damaged_arrays(models: Path, damage: str, capsys: pytest.CaptureFixture
     assert "bad.npz" in refused(capsys, "certify", "net:f", "bad.npz") or damage == "no images"
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", packed([1]), packed({})[:300], bytes(500), GOOD, b"PK\x03\x04" + bytes(90)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", packed([1]), packed({})[:300], bytes(500), GOOD, b"PK\x03\x04" + bytes(90)],
+)
 def test_damaged_weights(models: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     Path("weights.pt").write_bytes(content)
     assert "weights.pt" in refused(capsys, *CERTIFY, "--weights", "weights.pt")
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(90), GOOD])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(90), GOOD]
+)
 def test_damaged_programs(models: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     Path("model.pt2").write_bytes(content)
     assert "model.pt2" in refused(capsys, "certify", "model.pt2", "data.npz")
@@ -331,7 +433,9 @@ def test_damaged_programs(models: Path, content: bytes, capsys: pytest.CaptureFi
         ("trees_dev.txt", b"(4"),
     ],
 )
-def test_damaged_sentences(models: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_sentences(
+    models: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path(name).write_bytes(content)
     refused(capsys, *WORD_TRAINING, "--files", ".", "--output", "new")
 

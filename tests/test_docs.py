@@ -46,5 +46,10 @@ def test_public_names_are_documented() -> None:
 
 def test_the_page_of_operators_is_up_to_date() -> None:
     """In a process of its own: the examples above register operators."""
-    made = subprocess.run([sys.executable, "-m", "boundlab", "ops", "--markdown"], capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(
+        [sys.executable, "-m", "boundlab", "ops", "--markdown"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert made == (ROOT / "docs" / "operators.md").read_text(), "run make docs"

@@ -43,29 +43,34 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown side": (lambda: mlp().bounds(bl.Linf(X, 0.1), sides="left"), bl.ArgumentError, "sides must be one of"),
     "unknown slopes": (lambda: mlp().bounds(bl.Linf(X, 0.1), slopes="two"), bl.ArgumentError, "slopes must be one of"),
     "unknown parameter": (lambda: mlp().bounds(X, perturb={"3.weight": bl.L2(eps=0.1)}), bl.ArgumentError, "no parameter '3.weight'.*0.weight"),
-    "parameter region is a number": (lambda: mlp().bounds(X, perturb={"0.weight": 0.1}), bl.ArgumentError, "must be a region"),  # type: ignore[dict-item]
+    "parameter region is a number": (lambda: mlp().bounds(X, perturb={"0.weight": 0.1}), bl.ArgumentError, "must be a region"),
+    # type: ignore[dict-item]
     "parameter region of a wrong shape": (lambda: mlp().bounds(X, perturb={"0.weight": bl.Linf(X, 0.1)}), bl.ArgumentError, r"must have the shape \(4, 3\)"),
     "nothing perturbed": (lambda: mlp().bounds(X), bl.ArgumentError, "nothing is perturbed"),
     "region on integers": (lambda: bl.Linf(torch.zeros(2, 3, dtype=torch.long), 1), bl.ArgumentError, "put the region on the embedding"),
-    "region of a list": (lambda: bl.Linf([1.0, 2.0], 0.1), bl.ArgumentError, "must be a tensor, not list"),  # type: ignore[arg-type]
+    "region of a list": (lambda: bl.Linf([1.0, 2.0], 0.1), bl.ArgumentError, "must be a tensor, not list"),
+    # type: ignore[arg-type]
     "nan in a region": (lambda: bl.Linf(torch.full((2, 3), torch.nan), 0.1), bl.ArgumentError, "contains NaN"),
     "nan in a plain input": (lambda: run(lambda x, y: x + y, bl.Linf(X, 0.1), torch.full((2, 3), torch.nan)), bl.ArgumentError, "'y' contains NaN|contains NaN"),
     "empty box": (lambda: bl.Box(X + 1, X), bl.ArgumentError, "the box is empty"),
     "box of two shapes": (lambda: bl.Box(X, torch.zeros(3)), bl.ArgumentError, "the shapes differ"),
     "empty valid range": (lambda: bl.Linf(X, 0.1, lower=2.0, upper=3.0), bl.ArgumentError, "the region is empty"),
     "norm below one": (lambda: bl.Lp(X, 0.5, 0.1), bl.ArgumentError, "p must be at least 1"),
-    "fractional budget": (lambda: bl.L0(X, 1.5), bl.ArgumentError, "whole number"),  # type: ignore[arg-type]
+    "fractional budget": (lambda: bl.L0(X, 1.5), bl.ArgumentError, "whole number"),
+    # type: ignore[arg-type]
     "too many inputs": (lambda: mlp().bounds(bl.Linf(X, 0.1), X), bl.ArgumentError, "captured with the inputs"),
     "missing input": (lambda: mlp().bounds(), bl.ArgumentError, "captured with the inputs"),
     "spec of a wrong width": (lambda: mlp().bounds(bl.Linf(X, 0.1), spec=torch.ones(2, 4)), bl.ArgumentError, r"\(specs, 5\) or \(2, specs, 5\)"),
-    "spec is a list": (lambda: mlp().bounds(bl.Linf(X, 0.1), spec=[[1.0]]), bl.ArgumentError, "spec must be a tensor"),  # type: ignore[arg-type]
+    "spec is a list": (lambda: mlp().bounds(bl.Linf(X, 0.1), spec=[[1.0]]), bl.ArgumentError, "spec must be a tensor"),
+    # type: ignore[arg-type]
     "spec with two outputs": (lambda: bl.capture(lambda x: (x, x * 2), X).bounds(bl.Linf(X, 0.1), spec=torch.ones(1, 3)), bl.ArgumentError, "single tensor output"),
     "label out of range": (lambda: mlp().margins(bl.Linf(X, 0.1), torch.tensor([0, 5])), bl.ArgumentError, "between 0 and 4"),
     "fractional label": (lambda: mlp().margins(bl.Linf(X, 0.1), torch.tensor([0.0, 1.0])), bl.ArgumentError, "whole numbers"),
     "labels of another batch": (lambda: mlp().margins(bl.Linf(X, 0.1), torch.tensor([0])), bl.ArgumentError, "spec must have the shape|labels"),
     "no example inputs": (lambda: bl.capture(nn.Linear(3, 4)), bl.ArgumentError, "needs example inputs"),
     "region at capture": (lambda: bl.capture(nn.Linear(3, 4), bl.Linf(X, 0.1)), bl.ArgumentError, "takes example tensors"),
-    "not a model": (lambda: bl.capture(3, X), bl.ArgumentError, "not int"),  # type: ignore[arg-type]
+    "not a model": (lambda: bl.capture(3, X), bl.ArgumentError, "not int"),
+    # type: ignore[arg-type]
     "model that fails": (lambda: bl.capture(nn.Linear(4, 4), X), bl.CaptureError, r"Check first that model\(\*inputs\) runs"),
     "data-dependent control flow": (lambda: bl.capture(branches, X), bl.CaptureError, "torch.where"),
     "operator that mixes samples": (lambda: bl.capture(lambda x: x - x.mean(0), X), bl.MixedSamples, "aten.*batched=False"),
@@ -100,7 +105,10 @@ def test_message_says_what_to_do(name: str) -> None:
 def test_a_failed_question_leaves_the_net_usable() -> None:
     net = mlp()
     before = net.bounds(bl.Linf(X, 0.1))
-    for bad in (lambda: net.bounds(bl.Linf(torch.zeros(1, 7), 0.1)), lambda: net.bounds(bl.Linf(X, 0.1), method="none")):
+    for bad in (
+        lambda: net.bounds(bl.Linf(torch.zeros(1, 7), 0.1)),
+        lambda: net.bounds(bl.Linf(X, 0.1), method="none"),
+    ):
         with pytest.raises(bl.BoundlabError):
             bad()
     after = net.bounds(bl.Linf(X, 0.1))

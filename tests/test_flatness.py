@@ -1,4 +1,5 @@
-"""Perturbed weights: bounds of the mean loss over balls around them hold under attack, and are taken over the shared ball."""
+"""Perturbed weights: bounds of the mean loss over balls around them hold under attack, and are
+taken over the shared ball."""
 
 from __future__ import annotations
 
@@ -32,12 +33,18 @@ BACKWARD = ("crown-ibp", "crown", "forward+backward")
 
 
 class Encoder(nn.Module):
-    """One layer of attention and feed-forward over four tokens, with layer norm, and a classifier of the mean token."""
+    """One layer of attention and feed-forward over four tokens, with layer norm, and a classifier
+    of the mean token."""
 
     def __init__(self) -> None:
         super().__init__()
         self.query, self.key, self.value = (nn.Linear(4, 4) for _ in range(3))
-        self.norm, self.up, self.down, self.out = nn.LayerNorm(4), nn.Linear(4, 6), nn.Linear(6, 4), nn.Linear(4, 3)
+        self.norm, self.up, self.down, self.out = (
+            nn.LayerNorm(4),
+            nn.Linear(4, 6),
+            nn.Linear(6, 4),
+            nn.Linear(4, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         scores = self.query(x) @ self.key(x).transpose(1, 2) / 2
@@ -54,11 +61,21 @@ def mlp() -> nn.Module:
 
 
 def cnn() -> nn.Module:
-    layers = [nn.Conv2d(1, 3, 3, stride=2, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 4, 2, groups=1), nn.ReLU()]
+    layers = [
+        nn.Conv2d(1, 3, 3, stride=2, padding=1),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Conv2d(3, 4, 2, groups=1),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 3))
 
 
-MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {"mlp": (mlp, (6,)), "cnn": (cnn, (1, 6, 6)), "encoder": (Encoder, (4, 4))}
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (mlp, (6,)),
+    "cnn": (cnn, (1, 6, 6)),
+    "encoder": (Encoder, (4, 4)),
+}
 
 
 def prepared(name: str, seed: int = 0, batch: int = 5) -> tuple[nn.Module, bl.Net, Tensor, Tensor]:
@@ -80,19 +97,37 @@ def ball_point(centre: Tensor, direction: Tensor, radius: float, norm: float) ->
     return centre + radius * direction / torch.linalg.vector_norm(direction, norm).clamp(min=1e-300)
 
 
-def attacked(model: nn.Module, x: Tensor, y: Tensor, radii: dict[str, float], norm: float, tries: int = 60, steps: int = 12) -> float:
-    """The largest mean loss found for weights in the balls, at random points and by gradient ascent from them."""
-    state = {name: value.detach() for name, value in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items()}
+def attacked(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    radii: dict[str, float],
+    norm: float,
+    tries: int = 60,
+    steps: int = 12,
+) -> float:
+    """The largest mean loss found for weights in the balls, at random points and by gradient ascent
+    from them."""
+    state = {
+        name: value.detach()
+        for name, value in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items()
+    }
     loss = lambda moved: F.cross_entropy(functional_call(model, {**state, **moved}, (x,)), y)
     best = -math.inf
     for attempt in range(tries):
-        moved = {name: ball_point(state[name], torch.randn_like(state[name]), radius, norm) for name, radius in radii.items()}
+        moved = {
+            name: ball_point(state[name], torch.randn_like(state[name]), radius, norm)
+            for name, radius in radii.items()
+        }
         for _ in range(steps if attempt % 6 == 0 else 1):
             leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
             found = loss(leaves)
             best = max(best, float(found.detach()))
             gradients = torch.autograd.grad(found, list(leaves.values()))
-            moved = {name: ball_point(state[name], g, radii[name], norm) for name, g in zip(leaves, gradients, strict=True)}
+            moved = {
+                name: ball_point(state[name], g, radii[name], norm)
+                for name, g in zip(leaves, gradients, strict=True)
+            }
     return best
 
 
@@ -103,7 +138,10 @@ def test_no_weights_in_the_balls_have_a_larger_loss(name: str, norm: float) -> N
     eps = 0.01 if norm == math.inf else 0.05
     balls = weight_balls(net, eps, relative=False, norm=norm)
     worst = attacked(model, x, y, dict.fromkeys(balls, eps), norm)
-    found = {method: number(mean_loss_bound(net, x, y, perturb=balls, method=method)) for method in ("ibp", "forward", *BACKWARD)}
+    found = {
+        method: number(mean_loss_bound(net, x, y, perturb=balls, method=method))
+        for method in ("ibp", "forward", *BACKWARD)
+    }
     assert all(bound >= worst for bound in found.values()), (worst, found)
     assert found["crown"] <= found["ibp"] + 1e-9
 
@@ -112,7 +150,8 @@ def test_no_weights_in_the_balls_have_a_larger_loss(name: str, norm: float) -> N
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", MODELS)
 def test_thousands_of_weights_in_the_balls(name: str, seed: int) -> None:
-    """2000 random points of each ball, every sixth of them climbed from in 12 steps: 5700 sets of weights for each network."""
+    """2000 random points of each ball, every sixth of them climbed from in 12 steps: 5700 sets of
+    weights for each network."""
     model, net, x, y = prepared(name, seed=seed, batch=8)
     for eps in (0.02, 0.2):
         balls = weight_balls(net, eps)
@@ -130,18 +169,27 @@ def test_weights_and_inputs_at_once(name: str) -> None:
     bound = number(mean_loss_bound(net, region, y, perturb=balls))
     alone = number(mean_loss_bound(net, x, y, perturb=balls))
     for _ in range(20):
-        assert attacked(model, region.sample(), y, dict.fromkeys(balls, 0.03), 2.0, tries=3, steps=3) <= bound
+        assert (
+            attacked(model, region.sample(), y, dict.fromkeys(balls, 0.03), 2.0, tries=3, steps=3)
+            <= bound
+        )
     assert alone <= bound
 
 
 @pytest.mark.parametrize("method", BACKWARD)
 def test_the_mean_is_bounded_over_the_shared_ball(method: str) -> None:
-    """The bound of the mean is at most the mean of the bounds of single samples, and clearly less where they pull apart."""
+    """The bound of the mean is at most the mean of the bounds of single samples, and clearly less
+    where they pull apart."""
     _, net, x, y = prepared("mlp", batch=24)
     balls = weight_balls(net, 0.1, relative=False)
     together = mean_loss_bound(net, x, y, perturb=balls, method=method)
     fused = bl.robust_cross_entropy(net, x, y, perturb=balls, method=method).mean()
-    single = torch.stack([mean_loss_bound(net, x[i : i + 1], y[i : i + 1], perturb=balls, method=method) for i in range(24)]).mean()
+    single = torch.stack(
+        [
+            mean_loss_bound(net, x[i : i + 1], y[i : i + 1], perturb=balls, method=method)
+            for i in range(24)
+        ]
+    ).mean()
     assert together <= single + 1e-9 and together < fused
     assert single - together > 0.02
 
@@ -155,7 +203,9 @@ def test_flatness_is_zero_for_points_and_grows() -> None:
     assert number(bl.flatness(net, x, y, 0.02, parameters=["0.weight"])) < values[2]
     sizes = {name: ball.eps for name, ball in weight_balls(net, 0.02).items()}  # type: ignore[attr-defined]
     assert set(sizes) == {"0.weight", "2.weight", "4.weight"}
-    torch.testing.assert_close(torch.as_tensor(sizes["2.weight"]), 0.02 * net.parameters()["2.weight"].norm())
+    torch.testing.assert_close(
+        torch.as_tensor(sizes["2.weight"]), 0.02 * net.parameters()["2.weight"].norm()
+    )
 
 
 def test_the_bound_can_be_trained_with() -> None:
@@ -186,13 +236,16 @@ def test_what_is_wrong_is_said() -> None:
         mean_loss_bound(net, x[:0], y[:0], perturb=weight_balls(net, 0.1))
 
 
-# -- what each sample asks of a weight -------------------------------------------------------------------------------------
+# -- what each sample asks of a weight -------------------------------------------------------------
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(4, 3), (4,)),
     "tokens": (lambda: nn.Linear(4, 3), (2, 4)),
     "conv1d": (lambda: nn.Conv1d(2, 4, 3, stride=2, padding=1, groups=2), (2, 7)),
-    "conv2d": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(1, 2), padding=(2, 0), dilation=(2, 1)), (2, 6, 5)),
+    "conv2d": (
+        lambda: nn.Conv2d(2, 3, (3, 2), stride=(1, 2), padding=(2, 0), dilation=(2, 1)),
+        (2, 6, 5),
+    ),
     "conv3d": (lambda: nn.Conv3d(1, 2, 2), (1, 3, 3, 3)),
     "same": (lambda: nn.Conv2d(1, 2, 3, padding="same"), (1, 4, 4)),
     "norm": (lambda: nn.BatchNorm2d(2).eval(), (2, 3, 3)),
@@ -202,7 +255,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients by samples in closed form are those of a copy of the batch for every sample; one or both sides perturbed."""
+    """Coefficients by samples in closed form are those of a copy of the batch for every sample; one
+    or both sides perturbed."""
     torch.manual_seed(0)
     make, shape = LAYERS[name]
     model = make().double().eval()
@@ -211,8 +265,14 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
     perturb: dict[str, bl.Region] = {"weight": bl.L2(eps=0.3), "bias": bl.Linf(eps=0.1)}
     entry = bl.Linf(x, 0.1) if both else x
     lines = net.linear_bounds(entry, perturb=perturb)
-    bounds, forward = (net.bounds(entry, perturb=perturb, method=method) for method in ("crown", "forward"))
-    monkeypatch.setattr(AffineMap, "_of_units", lambda self, units, apart: self._apply([unit.dense() for unit in units]))
+    bounds, forward = (
+        net.bounds(entry, perturb=perturb, method=method) for method in ("crown", "forward")
+    )
+    monkeypatch.setattr(
+        AffineMap,
+        "_of_units",
+        lambda self, units, apart: self._apply([unit.dense() for unit in units]),
+    )
     for kind in (AffineMap, CentreForm, Lines, Planes, SignedForm, WithBias):
         monkeypatch.setattr(kind, "backward_apart", lambda *_: None)
     monkeypatch.setattr(Planes, "backward", Planes.__dict__["backward"])
@@ -221,12 +281,15 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
         for key, value in getattr(lines, part).items():
             torch.testing.assert_close(value, getattr(copies, part)[key])
     torch.testing.assert_close(net.bounds(entry, perturb=perturb).lower, bounds.lower)
-    torch.testing.assert_close(net.bounds(entry, perturb=perturb, method="forward").upper, forward.upper)
+    torch.testing.assert_close(
+        net.bounds(entry, perturb=perturb, method="forward").upper, forward.upper
+    )
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "same"])
 def test_interval_arithmetic_knows_the_norm_of_a_weight(name: str) -> None:
-    """One step from a Euclidean ball is exact: eps times the norm of what each weight is multiplied with."""
+    """One step from a Euclidean ball is exact: eps times the norm of what each weight is multiplied
+    with."""
     torch.manual_seed(0)
     make, shape = LAYERS[name]
     net = bl.capture(make().double(), x := torch.rand(2, *shape, dtype=torch.float64))
@@ -240,26 +303,43 @@ def test_interval_arithmetic_knows_the_norm_of_a_weight(name: str) -> None:
 
 def test_factors_stand_for_their_product() -> None:
     left, right = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
-    outer, value, shares = Outer(left, right), torch.randn(4, 5, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    outer, value, shares = (
+        Outer(left, right),
+        torch.randn(4, 5, dtype=torch.float64),
+        torch.rand(3, dtype=torch.float64),
+    )
     dense = outer.dense()
     torch.testing.assert_close(outer.dot(value), (dense * value).flatten(2).sum(2))
-    torch.testing.assert_close(outer.total(shares)[:, 0], torch.einsum("rsoi,s->roi", dense, shares))
+    torch.testing.assert_close(
+        outer.total(shares)[:, 0], torch.einsum("rsoi,s->roi", dense, shares)
+    )
     for order in (1.0, 2.0, 3.0, math.inf):
-        torch.testing.assert_close(outer.norm(order), torch.linalg.vector_norm(dense.flatten(2), order, dim=2))
-    for region in (bl.L2(value, 0.3), bl.L1(value, 0.3), bl.Linf(value, 0.3), bl.L2(value, 0.3, upper=float(value.max())), bl.L2(value, value.abs())):
+        torch.testing.assert_close(
+            outer.norm(order), torch.linalg.vector_norm(dense.flatten(2), order, dim=2)
+        )
+    for region in (
+        bl.L2(value, 0.3),
+        bl.L1(value, 0.3),
+        bl.Linf(value, 0.3),
+        bl.L2(value, 0.3, upper=float(value.max())),
+        bl.L2(value, value.abs()),
+    ):
         torch.testing.assert_close(region.least(outer), region.minimum(dense))
         torch.testing.assert_close(region.least(-outer), region.minimum(-dense))
-    lines = _Lines(torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), Outer(left[:1], right))])
+    lines = _Lines(
+        torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), Outer(left[:1], right))]
+    )
     same = _Lines(torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), dense[:1])])
     torch.testing.assert_close(lines.largest(), same.largest())
     torch.testing.assert_close(lines.largest_total(shares), same.largest_total(shares))
     assert backward.dense(outer).equal(dense)
 
 
-# -- training and measuring ------------------------------------------------------------------------------------------------
+# -- training and measuring ------------------------------------------------------------------------
 
 FLAT = Recipe(
-    name="flat", model="mlp", perturb="weights", eps=0.1, share=0.5, normalise=False, optimiser="sgd", lr=0.2, epochs=40, batch=24, milestones=(36,),
+    name="flat", model="mlp", perturb="weights", eps=0.1, share=0.5, normalise=False,
+    optimiser="sgd", lr=0.2, epochs=40, batch=24, milestones=(36,),
     schedule="linear", start=10, length=20, init="default", tightness=0, balance=0, beta=(1.0, 1.0),
 )  # fmt: skip
 
@@ -275,7 +355,13 @@ def test_flat_training_lowers_the_certified_rise(tmp_path: Path) -> None:
         with torch.no_grad():
             found[method] = measure(model, data, images(), 0.02, ("crown-ibp", "crown"))
             net = bl.capture(model, x[:2])
-            values = surface(model.double(), x.double(), labels, weight_balls(bl.capture(model, x[:2].double()), 0.02), points=7)
+            values = surface(
+                model.double(),
+                x.double(),
+                labels,
+                weight_balls(bl.capture(model, x[:2].double()), 0.02),
+                points=7,
+            )
         # the loss at every point of the plane that lies in the balls is below the bound
         ticks = torch.linspace(-1, 1, 7)
         inside = ticks[:, None] ** 2 + ticks**2 <= 1
@@ -297,21 +383,63 @@ def test_attacks_on_weights_stay_in_their_balls() -> None:
     assert worst > float(loss)
     for name, value in moved.items():
         assert (value - net.parameters()[name]).norm() <= balls[name].eps * (1 + 1e-9)  # type: ignore[attr-defined]
-    with torch.no_grad():  # where nothing can be gained, because all gradients are 0 or too small for their squares, it stays too
+    # where nothing can be gained, because all gradients are 0 or too small for their squares, it
+    # stays too
+    with torch.no_grad():
         list(model.children())[-1].weight.mul_(1e-180)
     _, moved = attack_weights(model, x, y, weight_balls(net, 0.05), steps=3)
     sizes = weight_balls(net, 0.05)
-    assert all((moved[name] - net.parameters()[name]).norm() <= sizes[name].eps * (1 + 1e-9) for name in moved)  # type: ignore[attr-defined]
+    assert all(
+        (moved[name] - net.parameters()[name]).norm() <= sizes[name].eps * (1 + 1e-9)
+        for name in moved
+    )  # type: ignore[attr-defined]
 
 
-def test_the_command_measures_a_trained_network(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_measures_a_trained_network(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output, picture = tmp_path / "run", tmp_path / "surface.svg"
-    flags = ["--epochs", "2", "--batch", "8", "--share", "0.25", "--start", "0", "--length", "1", "--milestones", "1"]
-    assert main(["train", "flat-mnist", "--files", str(files), "--output", str(output), *flags]) == 0
-    call = ["flatness", str(output), "--files", str(files), "--methods", "crown-ibp", "crown", "--limit", "10", "--surface", str(picture)]
+    flags = [
+        "--epochs",
+        "2",
+        "--batch",
+        "8",
+        "--share",
+        "0.25",
+        "--start",
+        "0",
+        "--length",
+        "1",
+        "--milestones",
+        "1",
+    ]
+    assert (
+        main(["train", "flat-mnist", "--files", str(files), "--output", str(output), *flags]) == 0
+    )
+    call = [
+        "flatness",
+        str(output),
+        "--files",
+        str(files),
+        "--methods",
+        "crown-ibp",
+        "crown",
+        "--limit",
+        "10",
+        "--surface",
+        str(picture),
+    ]
     assert main(call) == 0
     said = capsys.readouterr().out
-    assert "certified by crown" in said and "attacking" in said and "test error" in said and "<svg" in picture.read_text()
+    assert (
+        "certified by crown" in said
+        and "attacking" in said
+        and "test error" in said
+        and "<svg" in picture.read_text()
+    )
     found = json.loads((output / "flatness.json").read_text())
-    assert found["samples"] == 10 and 0 <= found["attacked"] <= found["flatness"]["crown"] <= found["flatness"]["crown-ibp"]
+    assert (
+        found["samples"] == 10
+        and 0 <= found["attacked"] <= found["flatness"]["crown"] <= found["flatness"]["crown-ibp"]
+    )
     assert main(["flatness", str(tmp_path / "nothing"), "--files", str(files)]) == 1

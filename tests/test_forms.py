@@ -1,4 +1,5 @@
-"""Rows that vanish outside a window give what dense rows give: the same bounds, for every operator that knows windows."""
+"""Rows that vanish outside a window give what dense rows give: the same bounds, for every operator
+that knows windows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from boundlab.rules.windows import _groups, _reshaped
 from tests.contract import slack
 from tests.networks import NETWORKS
 
-# -- the algebra ---------------------------------------------------------------------------------------------------------
+# -- the algebra -----------------------------------------------------------------------------------
 
 
 @st.composite
@@ -37,9 +38,20 @@ def windows(draw: st.DrawFn) -> Window:
             sizes.append(whole)
             runs.append(None)
             continue
-        size, count, step = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+        size, count, step = (
+            draw(st.integers(1, 4)),
+            draw(st.integers(1, 3)),
+            draw(st.integers(1, 2)),
+        )
         sizes.append(size)
-        runs.append(Run(torch.randint(0, count, (rows, samples), generator=generator), count, draw(st.integers(-3, 2)), step))
+        runs.append(
+            Run(
+                torch.randint(0, count, (rows, samples), generator=generator),
+                count,
+                draw(st.integers(-3, 2)),
+                step,
+            )
+        )
     values = torch.randn(rows, samples, *sizes, generator=generator, dtype=torch.float64)
     return Window(values, Places(shape, tuple(sizes), tuple(runs)), clean=False)
 
@@ -48,9 +60,16 @@ def by_hand(window: Window) -> Tensor:
     """The dense rows, element by element."""
     places = window.places
     dense = torch.zeros(*window.values.shape[:2], *places.shape, dtype=window.values.dtype)
-    for at in torch.cartesian_prod(*[torch.arange(n) for n in window.values.shape]).reshape(-1, window.values.dim()).tolist():
+    for at in (
+        torch.cartesian_prod(*[torch.arange(n) for n in window.values.shape])
+        .reshape(-1, window.values.dim())
+        .tolist()
+    ):
         r, b, *inner = at
-        where = [i if run is None else i + int(run.start[r, b]) for i, run in zip(inner, places.runs, strict=True)]
+        where = [
+            i if run is None else i + int(run.start[r, b])
+            for i, run in zip(inner, places.runs, strict=True)
+        ]
         if all(0 <= i < n for i, n in zip(where, places.shape, strict=True)):
             dense[(r, b, *where)] += window.values[tuple(at)]
     return dense
@@ -78,7 +97,9 @@ def test_dense_is_the_window_in_its_place(window: Window) -> None:
 @given(windows(), st.integers(0, 99))
 def test_products_with_constants(window: Window, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    constant = torch.randn(window.values.shape[1], *window.places.shape, generator=generator, dtype=torch.float64)
+    constant = torch.randn(
+        window.values.shape[1], *window.places.shape, generator=generator, dtype=torch.float64
+    )
     dense = by_hand(window)
     torch.testing.assert_close(window.dot(constant), (dense * constant).flatten(2).sum(2))
     torch.testing.assert_close(window.scaled(constant).dense(), dense * constant)
@@ -92,11 +113,22 @@ def test_sums(window: Window, grow: int, shift: int, seed: int) -> None:
     """Of windows that lie at a fixed distance, and of unrelated ones."""
     generator = torch.Generator().manual_seed(seed)
     p = window.places
-    sizes = tuple(size if run is None else size + grow for size, run in zip(p.sizes, p.runs, strict=True))
-    runs = tuple(None if run is None else Run(run.index, run.count, run.first + shift, run.step) for run in p.runs)
-    other = Window(torch.randn(*window.values.shape[:2], *sizes, generator=generator, dtype=torch.float64), Places(p.shape, sizes, runs), clean=False)
+    sizes = tuple(
+        size if run is None else size + grow for size, run in zip(p.sizes, p.runs, strict=True)
+    )
+    runs = tuple(
+        None if run is None else Run(run.index, run.count, run.first + shift, run.step)
+        for run in p.runs
+    )
+    other = Window(
+        torch.randn(*window.values.shape[:2], *sizes, generator=generator, dtype=torch.float64),
+        Places(p.shape, sizes, runs),
+        clean=False,
+    )
     torch.testing.assert_close((window + other).dense(), by_hand(window) + by_hand(other))
-    chosen = torch.randint(0, max(1, torch.Size(p.shape).numel()), window.values.shape[:2], generator=generator)
+    chosen = torch.randint(
+        0, max(1, torch.Size(p.shape).numel()), window.values.shape[:2], generator=generator
+    )
     units = Window.units(torch.ones(chosen.shape, dtype=torch.float64), chosen, p.shape)
     torch.testing.assert_close((units + window).dense(), by_hand(window) + by_hand(units))
 
@@ -104,9 +136,16 @@ def test_sums(window: Window, grow: int, shift: int, seed: int) -> None:
 @settings(deadline=None)
 @given(windows(), st.integers(0, 99))
 def test_some_rows(window: Window, seed: int) -> None:
-    kept = torch.randint(0, window.values.shape[0], (2, window.values.shape[1]), generator=torch.Generator().manual_seed(seed))
+    kept = torch.randint(
+        0,
+        window.values.shape[0],
+        (2, window.values.shape[1]),
+        generator=torch.Generator().manual_seed(seed),
+    )
     dense = by_hand(window)
-    expected = torch.stack([torch.stack([dense[kept[r, b], b] for b in range(dense.shape[1])]) for r in range(2)])
+    expected = torch.stack(
+        [torch.stack([dense[kept[r, b], b] for b in range(dense.shape[1])]) for r in range(2)]
+    )
     assert torch.equal(window.pick(kept).dense(), expected)
 
 
@@ -117,24 +156,44 @@ def test_reshapes(window: Window, data: st.DataObject) -> None:
     divisors = [n for n in range(1, size + 1) if size % n == 0]
     first = data.draw(st.sampled_from(divisors))
     second = data.draw(st.sampled_from([n for n in divisors if (size // first) % n == 0]))
-    for shape in ((size,), (first, size // first), (first, second, size // first // second), (1, size), (size, 1)):
-        assert torch.equal(_reshaped(window.cleaned(), shape).dense(), by_hand(window).reshape(*window.values.shape[:2], *shape))
+    for shape in (
+        (size,),
+        (first, size // first),
+        (first, second, size // first // second),
+        (1, size),
+        (size, 1),
+    ):
+        assert torch.equal(
+            _reshaped(window.cleaned(), shape).dense(),
+            by_hand(window).reshape(*window.values.shape[:2], *shape),
+        )
 
 
 def test_groups_of_dimensions() -> None:
     assert _groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
     assert _groups((6, 4), (2, 3, 4)) == [([0], [0, 1]), ([1], [2])]
-    assert [run.index.tolist() for run in unravel(torch.tensor([[7]]), (2, 3, 4))] == [[[0]], [[1]], [[3]]]
+    assert [run.index.tolist() for run in unravel(torch.tensor([[7]]), (2, 3, 4))] == [
+        [[0]],
+        [[1]],
+        [[3]],
+    ]
 
 
-# -- bounds --------------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
-def assert_same_bounds(model: Callable[..., Tensor], regions: tuple[bl.Region, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_same_bounds(
+    model: Callable[..., Tensor], regions: tuple[bl.Region, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Everything by windows, everything dense, and rows that never drop out."""
     net = bl.capture(model, *(region.centre for region in regions))
     found = {}
-    for name, share, drop in (("windows", 4.0, 0.8), ("dense", -1.0, 0.8), ("windows, all rows", 4.0, -1.0), ("default", 0.5, 0.8)):
+    for name, share, drop in (
+        ("windows", 4.0, 0.8),
+        ("dense", -1.0, 0.8),
+        ("windows, all rows", 4.0, -1.0),
+        ("default", 0.5, 0.8),
+    ):
         monkeypatch.setattr(backward, "WINDOW_SHARE", share)
         monkeypatch.setattr(refine, "WORTH_DROPPING", drop)
         with torch.no_grad():
@@ -142,7 +201,9 @@ def assert_same_bounds(model: Callable[..., Tensor], regions: tuple[bl.Region, .
     expected = found.pop("dense")
     room = 10 * slack(expected.lower) + 10 * slack(expected.upper)
     for name, bounds in found.items():
-        assert (bounds.lower - expected.lower).abs().le(room).all() and (bounds.upper - expected.upper).abs().le(room).all(), name
+        assert (bounds.lower - expected.lower).abs().le(room).all() and (
+            bounds.upper - expected.upper
+        ).abs().le(room).all(), name
 
 
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -155,11 +216,17 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "depthwise": (lambda: nn.Conv2d(4, 4, 3, groups=4, padding=1), (4, 7, 7)),
     "many channels": (lambda: nn.Conv2d(6, 4, 3, padding=1), (6, 6, 6)),
     "same padding": (lambda: nn.Conv2d(3, 4, 3, padding="same"), (3, 6, 6)),
-    "reflecting padding": (lambda: nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (3, 6, 6)),
+    "reflecting padding": (
+        lambda: nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"),
+        (3, 6, 6),
+    ),
     "no bias": (lambda: nn.Conv2d(3, 4, 3, bias=False), (3, 6, 6)),
     "1d": (lambda: nn.Conv1d(3, 4, 3, stride=2, padding=1), (3, 12)),
     "3d": (lambda: nn.Conv3d(2, 3, 2, stride=2, padding=1), (2, 5, 5, 4)),
-    "transposed": (lambda: nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1), (3, 5, 4)),
+    "transposed": (
+        lambda: nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1),
+        (3, 5, 4),
+    ),
 }
 
 
@@ -181,7 +248,8 @@ def _conv(channels: int, dims: int, **kwargs: int) -> nn.Module:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two convolutions in a row with an activation between and behind, and a shortcut around the second."""
+    """Two convolutions in a row with an activation between and behind, and a shortcut around the
+    second."""
     torch.manual_seed(0)
     make, shape = CONVOLUTIONS[name]
     first = make()
@@ -207,16 +275,24 @@ KERNEL = torch.randn(3, 4, 3, 3, generator=torch.Generator().manual_seed(3))
 HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "average pooling": lambda h: F.relu(F.avg_pool2d(h, 2) - 0.2),
     "average pooling, overlapping": lambda h: F.relu(F.avg_pool2d(h, 3, stride=2, padding=1) - 0.2),
-    "average pooling, edges apart": lambda h: F.relu(F.avg_pool2d(h, 3, stride=2, padding=1, count_include_pad=False) - 0.2),
+    "average pooling, edges apart": lambda h: F.relu(
+        F.avg_pool2d(h, 3, stride=2, padding=1, count_include_pad=False) - 0.2
+    ),
     "average pooling, uneven": lambda h: F.relu(F.avg_pool2d(h, (4, 5), ceil_mode=True) - 0.2),
     "average of all": lambda h: F.relu(F.adaptive_avg_pool2d(h, 1) - 0.2),
     "max pooling": lambda h: F.relu(F.max_pool2d(h, 2) - 0.4),
     "max pooling, overlapping": lambda h: F.relu(F.max_pool2d(h, 3, stride=2, padding=1) - 0.4),
     "resized": lambda h: F.relu(F.interpolate(h, scale_factor=2) - 0.2),
     "concatenated": lambda h: F.relu(torch.cat([h, h.flip(1)], 1) - 0.2),
-    "concatenated places": lambda h: F.relu(F.conv2d(torch.cat([h, h - 1], 3), KERNEL.to(h), padding=1) - 0.2),
-    "concatenated with a constant": lambda h: F.relu(torch.cat([torch.ones_like(h), h], 1).mean(1) - 0.2),
-    "sliced channels": lambda h: F.relu(F.conv2d(F.pad(h, (1, 1))[:, :, :, 1:-1], KERNEL.to(h), padding=1)[:, :, 1:-2] - 0.2),
+    "concatenated places": lambda h: F.relu(
+        F.conv2d(torch.cat([h, h - 1], 3), KERNEL.to(h), padding=1) - 0.2
+    ),
+    "concatenated with a constant": lambda h: F.relu(
+        torch.cat([torch.ones_like(h), h], 1).mean(1) - 0.2
+    ),
+    "sliced channels": lambda h: F.relu(
+        F.conv2d(F.pad(h, (1, 1))[:, :, :, 1:-1], KERNEL.to(h), padding=1)[:, :, 1:-2] - 0.2
+    ),
     "selected": lambda h: F.relu(F.conv2d(h, KERNEL.to(h), padding=1)[:, 1] + h[:, -1] - 0.2),
     "selected column": lambda h: F.relu(F.conv2d(h, KERNEL.to(h), padding=1)[..., 2] - 0.2),
     "sliced": lambda h: F.relu(h[:, 1:, ::2] - 0.2),
@@ -226,7 +302,9 @@ HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "all flattened": lambda h: F.relu(h.flatten(1) - 0.2),
     "unflattened": lambda h: F.relu(h.unflatten(1, (2, 2)) - 0.2),
     "squeezed": lambda h: F.relu(h.unsqueeze(1).squeeze(1) - 0.2),
-    "scaled by channels": lambda h: F.relu(h * torch.tensor([1.0, -2.0, 0.5, 3.0])[:, None, None] - 0.2),
+    "scaled by channels": lambda h: F.relu(
+        h * torch.tensor([1.0, -2.0, 0.5, 3.0])[:, None, None] - 0.2
+    ),
     "scaled by places": lambda h: F.relu(h * torch.linspace(-1, 1, 6) - 0.1),
     "centred": lambda h: F.relu(h - h.mean((2, 3), keepdim=True)),
     "summed": lambda h: F.relu(h.sum(1) - h.mean(1)),
@@ -250,18 +328,29 @@ def test_operators_behind_a_convolution(name: str, monkeypatch: pytest.MonkeyPat
     assert_same_bounds(model, (bl.Linf(x, 0.1, lower=0.0, upper=1.0),), monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["resnet", "densenet", "encoder-post-relu", "vit", "attention", "cnn"])
+@pytest.mark.parametrize(
+    "name", ["resnet", "densenet", "encoder-post-relu", "vit", "attention", "cnn"]
+)
 def test_networks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = name if name in NETWORKS else next(key for key in NETWORKS if name in key)
     case = NETWORKS[name]
-    assert_same_bounds(case.model(), tuple(bl.Linf(x, case.eps) for x in case.inputs(2)), monkeypatch)
+    assert_same_bounds(
+        case.model(), tuple(bl.Linf(x, case.eps) for x in case.inputs(2)), monkeypatch
+    )
 
 
 def test_samples_with_more_and_with_less_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows drop out sample by sample: a batch gives what its samples give alone."""
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 3)
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 20),
+        nn.ReLU(),
+        nn.Linear(20, 3),
     ).double()
     x = torch.rand(4, 1, 8, 8, dtype=torch.float64)
     eps = torch.tensor([0.0, 1e-3, 0.05, 0.5], dtype=torch.float64)
@@ -275,8 +364,11 @@ def test_samples_with_more_and_with_less_to_do(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_products_with_a_side_that_is_not_negative(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As operators they give what the planes give that they stand for, backward, forward and as intervals."""
+def test_products_with_a_side_that_is_not_negative(
+    first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As operators they give what the planes give that they stand for, backward, forward and as
+    intervals."""
     torch.manual_seed(0)
     weight, other = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, 4, dtype=torch.float64)
 
@@ -287,7 +379,10 @@ def test_products_with_a_side_that_is_not_negative(first: bool, monkeypatch: pyt
     x = torch.randn(2, 4, 4, dtype=torch.float64)
     net = bl.capture(model, x)
     region = bl.Linf(x, 0.1)
-    found = {method: net.bounds(region, method=method) for method in ("ibp", "forward", "crown-ibp", "crown")}
+    found = {
+        method: net.bounds(region, method=method)
+        for method in ("ibp", "forward", "crown-ibp", "crown")
+    }
     monkeypatch.setattr(Bilinear, "_signed", lambda self, call: None)
     for method, bounds in found.items():
         expected = net.bounds(region, method=method)
@@ -296,19 +391,33 @@ def test_products_with_a_side_that_is_not_negative(first: bool, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize(("groups", "stride", "padding", "dilation"), [(1, 2, 1, 1), (1, 3, 0, 1), (1, 2, 1, 2), (2, 2, 1, 1)])
-def test_many_small_windows_through_one_matrix(groups: int, stride: int, padding: int, dilation: int, whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("groups", "stride", "padding", "dilation"),
+    [(1, 2, 1, 1), (1, 3, 0, 1), (1, 2, 1, 2), (2, 2, 1, 1)],
+)
+def test_many_small_windows_through_one_matrix(
+    groups: int, stride: int, padding: int, dilation: int, whole: bool
+) -> None:
     """Many rows take one product with the matrix of the transpose, few take a convolution."""
     torch.manual_seed(0)
     conv = nn.Conv2d(2, 4, 3, stride, padding, dilation, groups, dtype=torch.float64)
-    setting = Convolution(conv.weight, [stride] * 2, [padding] * 2, [dilation] * 2, groups, torch.Size((2, 9, 8)))
-    shape = conv(torch.zeros(1, 2, 9, 8, dtype=torch.float64)).shape[1:] if whole else torch.Size((4, 2, 2))
+    setting = Convolution(
+        conv.weight, [stride] * 2, [padding] * 2, [dilation] * 2, groups, torch.Size((2, 9, 8))
+    )
+    shape = (
+        conv(torch.zeros(1, 2, 9, 8, dtype=torch.float64)).shape[1:]
+        if whole
+        else torch.Size((4, 2, 2))
+    )
     rows = torch.randn(4 * shape.numel(), *shape, dtype=torch.float64, requires_grad=True)
     one_by_one = torch.cat([setting.back(row, whole) for row in rows.split(1)])
     at_once = setting.back(rows, whole)
     torch.testing.assert_close(at_once, one_by_one)
     weights = torch.randn_like(at_once)
-    first, second = (torch.autograd.grad((found * weights).sum(), [rows, conv.weight]) for found in (at_once, one_by_one))
+    first, second = (
+        torch.autograd.grad((found * weights).sum(), [rows, conv.weight])
+        for found in (at_once, one_by_one)
+    )
     torch.testing.assert_close(first, second)
 
 
@@ -316,7 +425,9 @@ def test_many_small_windows_through_one_matrix(groups: int, stride: int, padding
 @given(st.data(), st.integers(1, 3), st.integers(1, 6), st.integers(0, 99))
 def test_strides_by_phases(data: st.DataObject, dims: int, into: int, seed: int) -> None:
     """With and without gradient, few channels and more."""
-    some = lambda least, most: data.draw(st.lists(st.integers(least, most), min_size=dims, max_size=dims))
+    some = lambda least, most: data.draw(
+        st.lists(st.integers(least, most), min_size=dims, max_size=dims)
+    )
     kernel, stride, padding, size = some(1, 4), some(1, 4), some(0, 2), some(1, 7)
     assume(all(n + 2 * pad >= k for n, pad, k in zip(size, padding, kernel, strict=True)))
     generator = torch.Generator().manual_seed(seed)
@@ -331,13 +442,17 @@ def test_strides_by_phases(data: st.DataObject, dims: int, into: int, seed: int)
 
 
 def test_constants_with_the_channels_last() -> None:
-    """Windows read a constant by its strides, whatever its layout in memory is, also where they stick out of it."""
+    """Windows read a constant by its strides, whatever its layout in memory is, also where they
+    stick out of it."""
     torch.manual_seed(0)
     constant = torch.rand(2, 3, 4, 4)
     chosen = torch.randint(0, 16, (5, 2))
     runs = (None, Run(chosen // 4, 4, first=-1), Run(chosen % 4, 4, first=-1))
     places = Places((3, 4, 4), (3, 3, 3), runs)
-    plain, last = places.take(constant), places.take(constant.contiguous(memory_format=torch.channels_last))
+    plain, last = (
+        places.take(constant),
+        places.take(constant.contiguous(memory_format=torch.channels_last)),
+    )
     assert torch.equal(plain, last)
     padded = F.pad(constant, (1, 1, 1, 1))
     for row in range(5):
@@ -347,7 +462,8 @@ def test_constants_with_the_channels_last() -> None:
 
 
 def test_what_windows_see_is_kept_for_windows_that_lie_alike_only() -> None:
-    """Windows that stick out before a node and windows that stick out behind it have the same strides."""
+    """Windows that stick out before a node and windows that stick out behind it have the same
+    strides."""
     constant = Constant(torch.arange(1.0, 6.0)[None])
     index = torch.tensor([[0], [1], [2], [0], [1], [2]])
     for first in (-1, 0, -1):

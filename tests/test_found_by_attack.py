@@ -22,7 +22,11 @@ def test_norms_of_large_order_do_not_vanish(p: float) -> None:
             found = net.bounds(entry, perturb=perturb, method=method)
             step = torch.zeros_like(x if not perturb else model[0].weight)
             step.view(-1)[0] = 1e-3
-            moved = net(x + step) if not perturb else model[1](nn.functional.linear(x, model[0].weight + step, model[0].bias))
+            moved = (
+                net(x + step)
+                if not perturb
+                else model[1](nn.functional.linear(x, model[0].weight + step, model[0].bias))
+            )
             assert (found.lower <= moved + 1e-7).all() and (found.upper >= moved - 1e-7).all()
             assert float(found.width.detach().min()) > 0
 
@@ -31,7 +35,9 @@ def test_balls_on_both_operands_of_einsum_and_on_broadcast_weights() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.scale, self.first, self.second = (nn.Parameter(torch.rand(shape)) for shape in ((1, 1, 3), (1, 3, 4), (4, 4)))
+            self.scale, self.first, self.second = (
+                nn.Parameter(torch.rand(shape)) for shape in ((1, 1, 3), (1, 3, 4), (4, 4))
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             return torch.einsum("bti,ij->btj", torch.relu(x * self.scale) @ self.first, self.second)
@@ -46,7 +52,12 @@ def test_balls_on_both_operands_of_einsum_and_on_broadcast_weights() -> None:
             found = net.bounds(bl.L2(x, 0.1), perturb=perturb, method=method)
             for seed in range(20):
                 generator = torch.Generator().manual_seed(seed)
-                state = {name: region.at(net.parameters()[name].detach()).sample(generator, batched=False) for name, region in perturb.items()}
+                state = {
+                    name: region.at(net.parameters()[name].detach()).sample(
+                        generator, batched=False
+                    )
+                    for name, region in perturb.items()
+                }
                 value = torch.func.functional_call(model, state, (bl.L2(x, 0.1).sample(generator),))
                 assert (found.lower <= value + 1e-9).all() and (found.upper >= value - 1e-9).all()
 
@@ -61,7 +72,9 @@ def test_the_reach_of_large_and_of_no_perturbations_is_finite() -> None:
                 found = net.bounds(x, perturb={"weight": kind(eps=eps)}, method=method)
                 assert torch.isfinite(found.width).all() and found.lower.dtype == torch.float32
     single = bl.capture(nn.Linear(3, 2), torch.rand(3), batched=False)
-    found = single.bounds(torch.rand(3), perturb={"weight": bl.L2(eps=torch.full((1, 1), 0.1))}, method="ibp")
+    found = single.bounds(
+        torch.rand(3), perturb={"weight": bl.L2(eps=torch.full((1, 1), 0.1))}, method="ibp"
+    )
     assert found.lower.shape == (2,)
 
 
@@ -69,7 +82,14 @@ def test_losses_at_the_edges_of_perturbed_weights() -> None:
     x, labels = torch.rand(2, 3), torch.zeros(2, dtype=torch.int64)
     one = bl.capture(nn.Linear(3, 1), x)
     for method in ("ibp", "crown-ibp"):
-        assert float(bl.mean_loss_bound(one, x, labels, perturb={"weight": bl.L2(eps=0.1)}, method=method).detach()) == 0.0
+        assert (
+            float(
+                bl.mean_loss_bound(
+                    one, x, labels, perturb={"weight": bl.L2(eps=0.1)}, method=method
+                ).detach()
+            )
+            == 0.0
+        )
     with pytest.raises(bl.ArgumentError, match="empty batch"):
         bl.flatness(one, x[:0], labels[:0], 0.1)
     tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
@@ -93,7 +113,10 @@ def test_gradients_pass_masked_attention() -> None:
         scores = (layer(x) @ x.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
         return (scores.softmax(-1) @ x).sum(1)
 
-    x, mask = torch.rand(2, 4, 3, dtype=torch.float64), torch.tensor([[True, True, True, True], [True, True, False, False]])
+    x, mask = (
+        torch.rand(2, 4, 3, dtype=torch.float64),
+        torch.tensor([[True, True, True, True], [True, True, False, False]]),
+    )
     net = bl.capture(model, x, mask)
     for method in ("ibp", "crown-ibp", "crown", "forward"):
         layer.zero_grad()
@@ -129,10 +152,15 @@ def test_scores_that_may_be_masked_or_not(name: str, dtype: torch.dtype) -> None
         outputs = torch.stack([model(region.sample()) for _ in range(500)])
         for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
             found = net.bounds(region, method=method)
-            assert (found.lower <= outputs + 1e-6).all() and (found.upper >= outputs - 1e-6).all(), method
+            assert (found.lower <= outputs + 1e-6).all() and (
+                found.upper >= outputs - 1e-6
+            ).all(), method
 
 
-@pytest.mark.parametrize(("level", "dtype"), [(-1e9, torch.float32), (-1e4, torch.float32), (1e7, torch.float32), (-1e30, torch.float64)])
+@pytest.mark.parametrize(
+    ("level", "dtype"),
+    [(-1e9, torch.float32), (-1e4, torch.float32), (1e7, torch.float32), (-1e30, torch.float64)],
+)
 def test_weights_of_large_scores(level: float, dtype: torch.dtype) -> None:
     """The log of the sum of the others was lost in rounding."""
     x = torch.zeros(1, 6, dtype=dtype)
@@ -157,12 +185,17 @@ def test_truth_values_as_factors_and_weights_of_prelu() -> None:
 @pytest.mark.parametrize("with_spec", [False, True])
 @pytest.mark.parametrize("method", ["crown-ibp", "crown", "forward+backward", "alpha-crown"])
 def test_sums_of_both_precisions(method: str, with_spec: bool) -> None:
-    """Coefficients of an argument in single precision were passed on in double precision, which its own layers do not take."""
+    """Coefficients of an argument in single precision were passed on in double precision, which its
+    own layers do not take."""
 
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv, self.first, self.second = nn.Conv1d(1, 2, 3, padding=1), nn.Linear(8, 3), nn.Linear(3, 3).double()
+            self.conv, self.first, self.second = (
+                nn.Conv1d(1, 2, 3, padding=1),
+                nn.Linear(8, 3),
+                nn.Linear(3, 3).double(),
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             h = torch.relu(self.first(torch.relu(self.conv(x)).flatten(1)))
@@ -171,7 +204,9 @@ def test_sums_of_both_precisions(method: str, with_spec: bool) -> None:
     torch.manual_seed(0)
     model, x = Mixed(), torch.rand(2, 1, 4)
     region = bl.Linf(x, 0.2)
-    found = bl.capture(model, x).bounds(region, method=method, spec=torch.eye(6) if with_spec else None)
+    found = bl.capture(model, x).bounds(
+        region, method=method, spec=torch.eye(6) if with_spec else None
+    )
     outputs = torch.stack([model(region.sample()) for _ in range(200)])
     assert found.lower.dtype == torch.float64
     assert (found.lower <= outputs + 1e-6).all() and (found.upper >= outputs - 1e-6).all()
@@ -180,7 +215,8 @@ def test_sums_of_both_precisions(method: str, with_spec: bool) -> None:
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown", "forward+backward"])
 @pytest.mark.parametrize("product", ["elementwise", "matrices"])
 def test_perturbed_weights_that_are_expanded_to_the_batch(method: str, product: str) -> None:
-    """Such a value has no samples, though an entry for each of them: its coefficients had no place."""
+    """Such a value has no samples, though an entry for each of them: its coefficients had no
+    place."""
 
     class Expanded(nn.Module):
         def __init__(self) -> None:
@@ -190,7 +226,11 @@ def test_perturbed_weights_that_are_expanded_to_the_batch(method: str, product: 
 
         def forward(self, x: Tensor) -> Tensor:
             row = self.table(self.place.expand(x.shape[0])).relu()
-            return row * x if product == "elementwise" else (row[:, None] @ x.tanh()[:, :, None]).flatten(1)
+            return (
+                row * x
+                if product == "elementwise"
+                else (row[:, None] @ x.tanh()[:, :, None]).flatten(1)
+            )
 
     torch.manual_seed(0)
     model, x = Expanded(), torch.randn(3, 6)
@@ -211,4 +251,6 @@ def test_softmax_where_every_score_may_be_masked() -> None:
     outputs = torch.cat([net(worst), *[net(region.sample()) for _ in range(500)]])
     for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
         found = net.bounds(region, method=method)
-        assert (found.lower <= outputs + 1e-9).all() and (found.upper >= outputs - 1e-9).all(), method
+        assert (found.lower <= outputs + 1e-9).all() and (found.upper >= outputs - 1e-9).all(), (
+            method
+        )

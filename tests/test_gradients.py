@@ -16,7 +16,9 @@ NETWORKS = {
     "gelu": lambda: nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)),
     "softmax": lambda: nn.Sequential(nn.Linear(3, 4), nn.Softmax(-1), nn.Linear(4, 2)),
     "norm": lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)),
-    "conv": lambda: nn.Sequential(nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()),
+    "conv": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()
+    ),
 }
 
 
@@ -35,11 +37,15 @@ def test_gradcheck_in_inputs_radii_and_parameters(name: str, method: str) -> Non
         for value, parameter in zip(values, parameters.values(), strict=True):
             parameter.data.copy_(value.detach())
         live = dict(zip(parameters, values, strict=True))
-        result = _with_parameters(net, live).bounds(bl.Linf(centre, eps), method=method, alpha=steps(method))
+        result = _with_parameters(net, live).bounds(
+            bl.Linf(centre, eps), method=method, alpha=steps(method)
+        )
         return torch.cat([result.lower.flatten(), result.upper.flatten()])
 
     values = [value.detach().clone().requires_grad_() for value in parameters.values()]
-    assert torch.autograd.gradcheck(bounds, (centre, eps, *values), atol=1e-4, rtol=1e-3, fast_mode=True)
+    assert torch.autograd.gradcheck(
+        bounds, (centre, eps, *values), atol=1e-4, rtol=1e-3, fast_mode=True
+    )
 
 
 def _with_parameters(net: bl.Net, live: dict[str, Tensor]) -> bl.Net:
@@ -47,7 +53,9 @@ def _with_parameters(net: bl.Net, live: dict[str, Tensor]) -> bl.Net:
 
     class Reading(bl.Net):
         def _read_state(self) -> dict[str, object]:
-            return super()._read_state() | {name: live[path] for name, path in self.graph.parameters.items() if path in live}
+            return super()._read_state() | {
+                name: live[path] for name, path in self.graph.parameters.items() if path in live
+            }
 
     return Reading(net.source, net.graph, net._inputs, net._outputs)
 
@@ -82,4 +90,6 @@ def test_gradcheck_of_balls_with_a_valid_range(region: type) -> None:
         return torch.cat([result.lower, result.upper])
 
     eps = torch.tensor([0.3, 0.2], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(bounds, (x.requires_grad_(), eps), atol=1e-4, rtol=1e-3, fast_mode=True)
+    assert torch.autograd.gradcheck(
+        bounds, (x.requires_grad_(), eps), atol=1e-4, rtol=1e-3, fast_mode=True
+    )

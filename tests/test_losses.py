@@ -13,11 +13,19 @@ import boundlab as bl
 from boundlab.training.clean_pass import CleanPass
 
 
-def network(classes: int = 5, norm: bool = True, scale: float = 1.0, seed: int = 0) -> nn.Sequential:
+def network(
+    classes: int = 5, norm: bool = True, scale: float = 1.0, seed: int = 0
+) -> nn.Sequential:
     torch.manual_seed(seed)
     middle = [nn.BatchNorm2d(4)] if norm else []
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3, stride=2, padding=1), *middle, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 9, 12), nn.ReLU(), nn.Linear(12, classes)
+        nn.Conv2d(1, 4, 3, stride=2, padding=1),
+        *middle,
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4 * 9, 12),
+        nn.ReLU(),
+        nn.Linear(12, classes),
     ).double()
     with torch.no_grad():
         model[-1].weight.mul_(scale)
@@ -34,7 +42,9 @@ def strongest(net: nn.Module, x: Tensor, y: Tensor, eps: float, steps: int = 30)
     """The largest loss that gradient ascent and random corners find, by sample."""
     best = F.cross_entropy(net(x), y, reduction="none").detach()
     for start in range(4):
-        point = x + eps * (2 * torch.rand_like(x) - 1 if start % 2 else torch.sign(torch.randn_like(x)))
+        point = x + eps * (
+            2 * torch.rand_like(x) - 1 if start % 2 else torch.sign(torch.randn_like(x))
+        )
         for _ in range(steps):
             point = point.detach().requires_grad_()
             losses = F.cross_entropy(net(point), y, reduction="none")
@@ -46,9 +56,15 @@ def strongest(net: nn.Module, x: Tensor, y: Tensor, eps: float, steps: int = 30)
 
 
 @settings(deadline=None, max_examples=12)
-@given(st.integers(0, 999), st.sampled_from([0.0, 1e-3, 0.05, 0.3, 2.0]), st.sampled_from([0.1, 1.0, 30.0]), st.integers(2, 7))
+@given(
+    st.integers(0, 999),
+    st.sampled_from([0.0, 1e-3, 0.05, 0.3, 2.0]),
+    st.sampled_from([0.1, 1.0, 30.0]),
+    st.integers(2, 7),
+)
 def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
-    """max loss <= fused <= the loss of the interval bounds that the chords of exp were taken over."""
+    """max loss <= fused <= the loss of the interval bounds that the chords of exp were taken
+    over."""
     model = network(classes, scale=scale, seed=seed).eval()
     x, y = batch(seed, classes)
     net, region = bl.capture(model, x), bl.Linf(x, eps)
@@ -64,11 +80,15 @@ def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"])
+@pytest.mark.parametrize(
+    "method", ["ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"]
+)
 def test_every_method_is_an_upper_bound(method: str, fused: bool) -> None:
     model = network().eval()
     x, y = batch(3, 5)
-    found = bl.robust_cross_entropy(bl.capture(model, x), bl.Linf(x, 0.1), y, method=method, fused=fused)
+    found = bl.robust_cross_entropy(
+        bl.capture(model, x), bl.Linf(x, 0.1), y, method=method, fused=fused
+    )
     assert found.shape == y.shape
     assert (strongest(model, x, y, 0.1) <= found + 1e-9).all()
 
@@ -80,7 +100,9 @@ def test_with_radius_0_it_is_the_loss() -> None:
     expected = F.cross_entropy(model(x), y, reduction="none")
     for beta in (0.0, 0.3, 1.0):
         for fused in (True, False):
-            torch.testing.assert_close(bl.robust_cross_entropy(net, bl.Linf(x, 0.0), y, beta=beta, fused=fused), expected)
+            torch.testing.assert_close(
+                bl.robust_cross_entropy(net, bl.Linf(x, 0.0), y, beta=beta, fused=fused), expected
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -136,7 +158,9 @@ def test_labels_change_without_capturing_again() -> None:
     net = bl.capture(model, x)
     for label in range(5):
         y = torch.full((4,), label)
-        alone = torch.cat([bl.robust_cross_entropy(net, bl.Linf(x[i : i + 1], 0.1), y[:1]) for i in range(4)])
+        alone = torch.cat(
+            [bl.robust_cross_entropy(net, bl.Linf(x[i : i + 1], 0.1), y[:1]) for i in range(4)]
+        )
         torch.testing.assert_close(bl.robust_cross_entropy(net, bl.Linf(x, 0.1), y), alone)
 
 
@@ -157,7 +181,8 @@ def test_perturbed_weights() -> None:
 
 
 def test_the_clean_pass_is_shared() -> None:
-    """The same loss and gradients with and without it, and running statistics that move once a step."""
+    """The same loss and gradients with and without it, and running statistics that move once a
+    step."""
     model = network().train()
     x, y = batch(9, 5)
     net = bl.capture(model, x)
@@ -170,7 +195,9 @@ def test_the_clean_pass_is_shared() -> None:
     apart = bl.robust_cross_entropy(net, bl.Linf(x, 0.05), y).sum()
     assert model[1].num_batches_tracked == before + 1
     parameters = list(model.parameters())
-    torch.testing.assert_close(torch.autograd.grad(shared, parameters), torch.autograd.grad(apart, parameters))
+    torch.testing.assert_close(
+        torch.autograd.grad(shared, parameters), torch.autograd.grad(apart, parameters)
+    )
 
 
 class Twice(nn.Module):
@@ -180,7 +207,9 @@ class Twice(nn.Module):
         super().__init__()
         self.linear = nn.Linear(3, 2).double()
         for name in ("mean", "variance", "other_mean", "other_variance"):
-            self.register_buffer(name, torch.full((3,), float("variance" in name), dtype=torch.float64))
+            self.register_buffer(
+                name, torch.full((3,), float("variance" in name), dtype=torch.float64)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(F.batch_norm(x, self.mean, self.variance, training=True))
@@ -188,7 +217,11 @@ class Twice(nn.Module):
 
 
 def test_statistics_of_an_unclear_place_are_computed_again() -> None:
-    model, x, y = Twice().train(), torch.rand(4, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.long)
+    model, x, y = (
+        Twice().train(),
+        torch.rand(4, 3, dtype=torch.float64),
+        torch.zeros(4, dtype=torch.long),
+    )
     net = bl.capture(model, x)
     with CleanPass(net) as seen:
         logits = model(x)
@@ -238,7 +271,9 @@ def test_networks_of_both_precisions(output: torch.dtype, beta: float) -> None:
     assert (found.detach() >= strongest(model, x, y, 0.1) - 1e-5).all()
     same = Precisions(output).double()
     same.output = torch.float64
-    alike = bl.robust_cross_entropy(bl.capture(same, x.double()), bl.Linf(x.double(), 0.1), y, beta=beta)
+    alike = bl.robust_cross_entropy(
+        bl.capture(same, x.double()), bl.Linf(x.double(), 0.1), y, beta=beta
+    )
     alike.sum().backward()
     torch.testing.assert_close(found.double(), alike, rtol=1e-5, atol=1e-5)
     for a, b in zip(model.parameters(), same.parameters(), strict=True):

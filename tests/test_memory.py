@@ -17,7 +17,13 @@ from tests.contract import slack
 
 def convolutions() -> nn.Sequential:
     torch.manual_seed(0)
-    first = [nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU(), nn.Flatten()]
+    first = [
+        nn.Conv2d(2, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*first, nn.Linear(6 * 64, 20), nn.ReLU(), nn.Linear(20, 4))
 
 
@@ -42,27 +48,48 @@ def test_the_same_bounds_in_many_parts(method: str, monkeypatch: pytest.MonkeyPa
         parts = net.bounds(region, method=method, alpha=alpha, memory="100 KiB")
     assert max(counts) <= 5
     room = 100 * slack(whole.lower) if alpha else 10 * slack(whole.lower)
-    assert (whole.lower - parts.lower).abs().max() <= room and (whole.upper - parts.upper).abs().max() <= room
+    assert (whole.lower - parts.lower).abs().max() <= room and (
+        whole.upper - parts.upper
+    ).abs().max() <= room
 
 
 def test_margins_and_linear_bounds_take_a_budget() -> None:
     x = torch.rand(2, 2, 8, 8)
     net, region, labels = bl.capture(convolutions(), x), bl.Linf(x, 0.05), torch.tensor([1, 2])
-    torch.testing.assert_close(net.margins(region, labels), net.margins(region, labels, memory=100_000))
-    torch.testing.assert_close(net.linear_bounds(region).lower_b, net.linear_bounds(region, memory=100_000).lower_b)
+    torch.testing.assert_close(
+        net.margins(region, labels), net.margins(region, labels, memory=100_000)
+    )
+    torch.testing.assert_close(
+        net.linear_bounds(region).lower_b, net.linear_bounds(region, memory=100_000).lower_b
+    )
 
 
-@pytest.mark.parametrize("eps", [0.05, torch.tensor([0.05, 0.02, 0.01]), torch.full((3, 2, 8, 8), 0.03), torch.full((1, 2, 8, 8), 0.03)])
-def test_samples_one_after_the_other_where_a_row_of_all_does_not_fit(eps: float | torch.Tensor) -> None:
+@pytest.mark.parametrize(
+    "eps",
+    [
+        0.05,
+        torch.tensor([0.05, 0.02, 0.01]),
+        torch.full((3, 2, 8, 8), 0.03),
+        torch.full((1, 2, 8, 8), 0.03),
+    ],
+)
+def test_samples_one_after_the_other_where_a_row_of_all_does_not_fit(
+    eps: float | torch.Tensor,
+) -> None:
     x, labels, spec = torch.rand(3, 2, 8, 8), torch.tensor([1, 2, 0]), torch.randn(3, 2, 4)
     net, region = bl.capture(convolutions(), x), bl.Linf(x, eps)
     budget = 8 * 4 * 6 * 64 * 2  # for rows of two samples
     with torch.no_grad():
         for rows in (None, spec, spec[0]):
-            whole, parts = net.bounds(region, spec=rows), net.bounds(region, spec=rows, memory=budget)
+            whole, parts = (
+                net.bounds(region, spec=rows),
+                net.bounds(region, spec=rows, memory=budget),
+            )
             torch.testing.assert_close(parts.lower, whole.lower)
             torch.testing.assert_close(parts.upper, whole.upper)
-        torch.testing.assert_close(net.margins(region, labels, memory=budget), net.margins(region, labels))
+        torch.testing.assert_close(
+            net.margins(region, labels, memory=budget), net.margins(region, labels)
+        )
     with pytest.raises(bl.MemoryLimit):  # what is kept of all nodes is not put together again
         net.bounds(region, memory=budget, intermediates=True)
 
@@ -77,11 +104,18 @@ def test_not_even_one_row_fits() -> None:
 
 
 def test_what_gradients_keep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts that fit are of no use if autograd keeps all of them: refused before memory runs out, with what helps."""
+    """Parts that fit are of no use if autograd keeps all of them: refused before memory runs out,
+    with what helps."""
     monkeypatch.setattr(memory, "HARMLESS", 0)
     x = torch.rand(2, 2, 8, 8)
     net, region = bl.capture(convolutions(), x), bl.Linf(x, 0.05)
-    with pytest.raises(bl.MemoryLimit, match=r"gradients .* budget is 97\.7 KiB.*torch\.no_grad\(\)"):
+    with pytest.raises(
+        bl.MemoryLimit,
+        match=(
+            r"gradients .* budget is 97\.7 "
+            r"KiB.*torch\.no_grad\(\)"
+        ),
+    ):
         net.bounds(region, memory=100_000)
     with torch.no_grad():
         tight = net.bounds(region, memory=100_000)
@@ -90,7 +124,13 @@ def test_what_gradients_keep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_that_ran_out_is_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:131] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:131] . DefaultCPUAllocator: can't "
+            "allocate "
+            "memory: "
+            "you "
+            "tried to allocate 9 bytes."
+        )
 
     x = torch.rand(2, 2, 8, 8)
     net = bl.capture(convolutions(), x)
@@ -122,15 +162,28 @@ def wide() -> nn.Sequential:
 
 
 def deep() -> nn.Sequential:
-    layers = [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.ReLU()]
+    layers = [
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, stride=2),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3))
 
 
-@pytest.mark.parametrize(("make", "shape", "budgets"), [(wide, (8,), (150, 250, 700)), (deep, (2, 6, 6), (50, 80, 200))])
+@pytest.mark.parametrize(
+    ("make", "shape", "budgets"), [(wide, (8,), (150, 250, 700)), (deep, (2, 6, 6), (50, 80, 200))]
+)
 def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
-    make: Callable[[], nn.Module], shape: tuple[int, ...], budgets: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], nn.Module],
+    shape: tuple[int, ...],
+    budgets: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows that a look at an earlier node settles keep the bound of that look, whichever rows are worked on with them."""
+    """Rows that a look at an earlier node settles keep the bound of that look, whichever rows are
+    worked on with them."""
     torch.manual_seed(0)
     model = make().double()
     x, eps = torch.rand(4, *shape).double(), torch.tensor([0.01, 0.04, 0.1, 0.3]).double()
@@ -152,13 +205,23 @@ def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
     for budget in budgets:
         torch.testing.assert_close(ask(x, eps, f"{budget} KiB"), whole)
     for i in range(len(x)):
-        torch.testing.assert_close(ask(x[i : i + 1], eps[i : i + 1]), [end[i : i + 1] for end in whole])
+        torch.testing.assert_close(
+            ask(x[i : i + 1], eps[i : i + 1]), [end[i : i + 1] for end in whole]
+        )
 
 
 @pytest.mark.parametrize(
-    ("budget", "count", "sizes"), [("1 GiB", 9, [9]), ("1 GiB", 30, [8, 8, 8, 6]), ("40 KiB", 9, [3, 3, 3]), ("33 KiB", 9, [2, 2, 2, 2, 1])]
+    ("budget", "count", "sizes"),
+    [
+        ("1 GiB", 9, [9]),
+        ("1 GiB", 30, [8, 8, 8, 6]),
+        ("40 KiB", 9, [3, 3, 3]),
+        ("33 KiB", 9, [2, 2, 2, 2, 1]),
+    ],
 )
-def test_rows_of_outputs_come_in_parts_of_one_size(budget: str, count: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_outputs_come_in_parts_of_one_size(
+    budget: str, count: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many as are fast, somewhat more to spare a part, never more than fit."""
     monkeypatch.setattr(memory, "SPEED", 8 * 400)
     torch.manual_seed(0)
@@ -166,11 +229,19 @@ def test_rows_of_outputs_come_in_parts_of_one_size(budget: str, count: int, size
     x = torch.rand(2, 3)
     net, seen, pull_back = bl.capture(model, x), [], backward.pull_back
 
-    def watched(analysis: object, target: str, rows: torch.Tensor, *rest: object, **options: object) -> object:
+    def watched(
+        analysis: object, target: str, rows: torch.Tensor, *rest: object, **options: object
+    ) -> object:
         seen.append(len(rows))
         return pull_back(analysis, target, rows, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(backward, "pull_back", watched)
     with torch.no_grad():
-        net.bounds(bl.Linf(x, 0.1), method="crown-ibp", spec=torch.eye(30)[:count], sides="lower", memory=budget)
+        net.bounds(
+            bl.Linf(x, 0.1),
+            method="crown-ibp",
+            spec=torch.eye(30)[:count],
+            sides="lower",
+            memory=budget,
+        )
     assert seen == sizes

@@ -1,4 +1,5 @@
-"""Whole networks, attacked: the graph computes what the module does, bounds hold, samples do not influence each other."""
+"""Whole networks, attacked: the graph computes what the module does, bounds hold, samples do not
+influence each other."""
 
 from __future__ import annotations
 
@@ -18,9 +19,14 @@ from tests.networks import NETWORKS, one_thread
 
 SLOW = frozenset(
     (
-        "activations", "lstm-time-first", "lstm-two-layers", "lstm-both-ways", "lstm-last-state", "gru-two-layers", "gru-both-ways", "gru-cell", "rnn-cell",
-        "resnet-bottleneck", "mobilenet-v3", "unet-nearest", "squeezenet", "encoder-time-first", "encoder-two-causal", "encoder-two-padding",
-        "encoder-two-pre", "lstm", "resnext", "rearranged", "encoder-pre-gelu", "attention-time-first", "unet-bilinear", "inception", "gru", "mobilenet-v2", "mixer", "attention-by-hand", "conv3d", "text-cnn", "triplet", "kan", "autoencoder", "generator", "mlp-float64",
+        "activations", "lstm-time-first", "lstm-two-layers", "lstm-both-ways", "lstm-last-state",
+        "gru-two-layers", "gru-both-ways", "gru-cell", "rnn-cell",
+        "resnet-bottleneck", "mobilenet-v3", "unet-nearest", "squeezenet", "encoder-time-first",
+        "encoder-two-causal", "encoder-two-padding",
+        "encoder-two-pre", "lstm", "resnext", "rearranged", "encoder-pre-gelu",
+        "attention-time-first", "unet-bilinear", "inception", "gru", "mobilenet-v2", "mixer",
+        "attention-by-hand", "conv3d", "text-cnn", "triplet", "kan", "autoencoder", "generator",
+        "mlp-float64",
     )
 )  # fmt: skip
 """Variants of networks that the ordinary run has in another form."""
@@ -65,7 +71,9 @@ def single(regions: tuple[bl.Linf, ...], i: int) -> tuple[bl.Linf, ...]:
 def assert_equal(a: Tensor, b: Tensor, what: str, factor: float = 3.0) -> None:
     assert a.shape == b.shape, f"{what}: shapes {tuple(a.shape)} and {tuple(b.shape)}"
     difference = (a - b).detach().abs().max()
-    assert difference <= factor * slack(a.detach(), b.detach()), f"{what}: differs by {float(difference):.3e}"
+    assert difference <= factor * slack(a.detach(), b.detach()), (
+        f"{what}: differs by {float(difference):.3e}"
+    )
 
 
 @pytest.mark.parametrize("name", named(NETWORKS))
@@ -74,7 +82,9 @@ def test_graph_is_the_module(name: str) -> None:
     for batch in (1, 2, 5):
         inputs = NETWORKS[name].inputs(batch, seed=batch)
         with torch.no_grad():
-            values = net.graph.run(net._read_state() | dict(zip(net.graph.inputs, inputs, strict=True)))
+            values = net.graph.run(
+                net._read_state() | dict(zip(net.graph.inputs, inputs, strict=True))
+            )
             truth = tensors(model(*inputs))
         assert len(truth) == len(net.graph.outputs)
         for output, value in zip(net.graph.outputs, truth, strict=True):
@@ -95,7 +105,8 @@ def test_bounds_hold(name: str) -> None:
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_bounds_hold_for_wide_regions(name: str) -> None:
     model, net = captured(name)
-    scale = 5.0 if name == "rational" else 20.0  # its square root and logarithm need positive arguments
+    # its square root and logarithm need positive arguments
+    scale = 5.0 if name == "rational" else 20.0
     check_sound(model, boxes(name, 2, scale), net=net, count=6)
 
 
@@ -107,7 +118,11 @@ def test_samples_do_not_influence_each_other(name: str) -> None:
     for method in ("ibp", "crown-ibp"):
         whole = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
         for i in (0, 2):
-            for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))), strict=True):
+            for all_of_them, alone in zip(
+                whole,
+                bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
+                strict=True,
+            ):
                 assert_equal(all_of_them.lower[i], alone.lower[0], f"{method}, sample {i}, lower")
                 assert_equal(all_of_them.upper[i], alone.upper[0], f"{method}, sample {i}, upper")
 
@@ -120,7 +135,11 @@ def test_samples_do_not_influence_each_other_by_any_method(name: str, method: st
     regions = boxes(name, 3)
     whole = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
     for i in range(3):
-        for all_of_them, alone in zip(whole, bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))), strict=True):
+        for all_of_them, alone in zip(
+            whole,
+            bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
+            strict=True,
+        ):
             assert_equal(all_of_them.lower[i], alone.lower[0], f"sample {i}, lower")
             assert_equal(all_of_them.upper[i], alone.upper[0], f"sample {i}, upper")
 
@@ -132,7 +151,13 @@ def test_radius_zero_is_the_value(name: str) -> None:
     inputs = NETWORKS[name].inputs(3, seed=5)
     truth = tensors(model(*inputs))
     for method in METHODS:
-        for value, bound in zip(truth, bounds_of(net.bounds(*[bl.Linf(x, 0.0) for x in inputs], method=method, alpha=steps(method))), strict=True):
+        for value, bound in zip(
+            truth,
+            bounds_of(
+                net.bounds(*[bl.Linf(x, 0.0) for x in inputs], method=method, alpha=steps(method))
+            ),
+            strict=True,
+        ):
             assert_equal(bound.lower, value, f"{method}, lower", 10.0)
             assert_equal(bound.upper, value, f"{method}, upper", 10.0)
 
@@ -156,21 +181,29 @@ SPECIFIED = (
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", SPECIFIED)
 def test_specifications(name: str, method: str) -> None:
-    """spec of shape (specs, out) and (batch, specs, out): the same, true, and per sample; sides as asked."""
+    """spec of shape (specs, out) and (batch, specs, out): the same, true, and per sample; sides as
+    asked."""
     model, net = captured(name)
     regions = boxes(name, 3)
     size = tensors(model(*NETWORKS[name].inputs(1)))[0].numel()
-    spec = torch.randn(3, 2, size, generator=torch.Generator().manual_seed(0), dtype=NETWORKS[name].dtype)
+    spec = torch.randn(
+        3, 2, size, generator=torch.Generator().manual_seed(0), dtype=NETWORKS[name].dtype
+    )
     whole = net.bounds(*regions, spec=spec, method=method, alpha=steps(method))
     assert whole.lower.shape == whole.upper.shape == (3, 2)
     shared = net.bounds(*regions, spec=spec[1], method=method, alpha=steps(method))
     assert_equal(whole.lower[1], shared.lower[1], "spec for one sample")
     assert_equal(whole.upper[1], shared.upper[1], "spec for one sample")
-    for point in zip(*[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True):
+    for point in zip(
+        *[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True
+    ):
         with torch.no_grad():
             value = (spec @ model(*point).reshape(3, size, 1)).squeeze(-1)
         assert_inside(value, whole.lower.detach(), whole.upper.detach(), "spec")
-    lower, upper = (net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides=side) for side in ("lower", "upper"))
+    lower, upper = (
+        net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides=side)
+        for side in ("lower", "upper")
+    )
     assert_equal(lower.lower, whole.lower, "lower side")
     assert_equal(upper.upper, whole.upper, "upper side")
     assert torch.isposinf(lower.upper).all()
@@ -178,12 +211,17 @@ def test_specifications(name: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["mlp", "cnn", "highway", "attention-pooling", "several", "choices"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "cnn", "highway", "attention-pooling", "several", "choices"]
+)
 def test_sides(name: str, method: str) -> None:
     _, net = captured(name)
     regions = boxes(name, 2)
     both = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
-    lower, upper = (bounds_of(net.bounds(*regions, method=method, alpha=steps(method), sides=side)) for side in ("lower", "upper"))
+    lower, upper = (
+        bounds_of(net.bounds(*regions, method=method, alpha=steps(method), sides=side))
+        for side in ("lower", "upper")
+    )
     for a, b, c in zip(both, lower, upper, strict=True):
         assert_equal(a.lower, b.lower, "lower side")
         assert_equal(a.upper, c.upper, "upper side")
@@ -194,7 +232,8 @@ def test_sides(name: str, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["mlp", "cnn", "densenet", "softmax"])
 def test_margins(name: str, method: str) -> None:
-    """f_y - f_k for k != y in order, at least as tight as the difference of the bounds, and true."""
+    """f_y - f_k for k != y in order, at least as tight as the difference of the bounds, and
+    true."""
     model, net = captured(name)
     regions = boxes(name, 3)
     classes = model(*NETWORKS[name].inputs(1)).shape[1]
@@ -204,8 +243,13 @@ def test_margins(name: str, method: str) -> None:
     others = torch.tensor([[k for k in range(classes) if k != label] for label in labels.tolist()])
     eye = torch.eye(classes)
     spec = eye[labels][:, None] - eye[others]
-    assert_equal(margins, net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides="lower").lower, "margins as a specification")
-    if name != "softmax":  # behind a linear layer the difference is never looser than the two bounds apart
+    assert_equal(
+        margins,
+        net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides="lower").lower,
+        "margins as a specification",
+    )
+    # behind a linear layer the difference is never looser than the two bounds apart
+    if name != "softmax":
         bounds = net.bounds(*regions, method=method, alpha=steps(method))
         apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
         assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
@@ -213,7 +257,9 @@ def test_margins(name: str, method: str) -> None:
         with torch.no_grad():
             value = model(point)
         difference = value.gather(1, labels[:, None]) - value.gather(1, others)
-        assert_inside(difference, margins.detach(), torch.full_like(margins, torch.inf).detach(), "margins")
+        assert_inside(
+            difference, margins.detach(), torch.full_like(margins, torch.inf).detach(), "margins"
+        )
 
 
 def test_margins_of_a_single_class_are_empty() -> None:
@@ -237,7 +283,9 @@ NORMS = [
 def test_bounds_hold_in_other_norms(name: str, ball: type) -> None:
     model, net = captured(name)
     case = NETWORKS[name]
-    check_sound(model, tuple(ball(x, 3 * case.eps) for x in case.inputs(2, seed=5)), net=net, count=6)
+    check_sound(
+        model, tuple(ball(x, 3 * case.eps) for x in case.inputs(2, seed=5)), net=net, count=6
+    )
 
 
 @pytest.mark.slow
@@ -299,7 +347,8 @@ STYLES: dict[str, nn.Module] = {"truth-values": Masked(), "double": Doubled()}
 @pytest.mark.parametrize("name", STYLES)
 def test_styles(name: str) -> None:
     x = torch.tensor([[0.4, 0.6, 0.2], [0.9, 0.1, 0.5]])
-    check_sound(STYLES[name], (bl.Linf(x, 0.3),), nodes=name != "double")  # its nodes hold single precision rounding
+    # its nodes hold single precision rounding
+    check_sound(STYLES[name], (bl.Linf(x, 0.3),), nodes=name != "double")
 
 
 def test_overwriting_by_value_is_right_or_refused() -> None:
@@ -328,7 +377,9 @@ def test_a_mask_does_not_spoil_forward_mode() -> None:
 
     x = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
     for method in ("forward", "crown"):
-        short = bl.capture(plain, x[:, :2]).bounds(bl.Linf(x[:, :2], 0.1), method=method, alpha=steps(method))
+        short = bl.capture(plain, x[:, :2]).bounds(
+            bl.Linf(x[:, :2], 0.1), method=method, alpha=steps(method)
+        )
         long = bl.capture(masked, x).bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
         assert_equal(short.lower, long.lower, method)
         assert_equal(short.upper, long.upper, method)

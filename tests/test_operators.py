@@ -1,4 +1,5 @@
-"""Every operator of the table, attacked: bounds by every method and norm must hold, at every node, in both precisions."""
+"""Every operator of the table, attacked: bounds by every method and norm must hold, at every node,
+in both precisions."""
 
 from __future__ import annotations
 
@@ -42,11 +43,12 @@ GROUPS = _groups()
 every_case = pytest.mark.parametrize("name", GROUPS)  # neighbours share a capture
 
 
-# -- capturing many cases at once ----------------------------------------------------------------------------------------
+# -- capturing many cases at once ------------------------------------------------------------------
 
 
 class Bundle(nn.Module):
-    """Several cases with the same input as one model: capturing it once is much faster than capturing each."""
+    """Several cases with the same input as one model: capturing it once is much faster than
+    capturing each."""
 
     def __init__(self, names: tuple[str, ...], dtype: torch.dtype) -> None:
         super().__init__()
@@ -79,20 +81,30 @@ def _captured(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, Captured 
             return {names[0]: error}
         middle = len(names) // 2
         return _captured(names[:middle], dtype) | _captured(names[middle:], dtype)
-    return {name: (model, _only(net, name)) for name, model in zip(names, bundle.models, strict=True)}
+    return {
+        name: (model, _only(net, name)) for name, model in zip(names, bundle.models, strict=True)
+    }
 
 
 def _only(net: bl.Net, name: str) -> bl.Net:
     """The part of a bundle's net that computes one of its cases."""
     graph = net.graph
     outputs, tree = pytree.tree_flatten(pytree.tree_unflatten(graph.outputs, net._outputs)[name])
-    needed = graph.ancestors(tuple(output.name for output in outputs if isinstance(output, Ref))) | set(graph.inputs)
+    needed = graph.ancestors(
+        tuple(output.name for output in outputs if isinstance(output, Ref))
+    ) | set(graph.inputs)
     keep = lambda table: {key: value for key, value in table.items() if key in needed}
-    part = replace(graph, nodes=keep(graph.nodes), parameters=keep(graph.parameters), constants=keep(graph.constants), outputs=tuple(outputs))
+    part = replace(
+        graph,
+        nodes=keep(graph.nodes),
+        parameters=keep(graph.parameters),
+        constants=keep(graph.constants),
+        outputs=tuple(outputs),
+    )
     return bl.Net(net.source, part, net._inputs, tree)
 
 
-# -- regions -------------------------------------------------------------------------------------------------------------
+# -- regions ---------------------------------------------------------------------------------------
 
 
 def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
@@ -105,7 +117,9 @@ def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
 
 
 def valid_range(case: Case) -> tuple[float | None, float | None]:
-    return (None if case.low == -torch.inf else case.low), (None if case.high == torch.inf else case.high)
+    return (None if case.low == -torch.inf else case.low), (
+        None if case.high == torch.inf else case.high
+    )
 
 
 def radii(case: Case, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
@@ -139,23 +153,29 @@ def ball(kind: str, case: Case, dtype: torch.dtype, seed: int = 0) -> bl.Region:
 
 KINDS = ("L2", "L1", "L3", "L0", "box", "part", "L2, part")
 SOME = (
-    "linear", "conv2d, dilated depthwise", "batch_norm 2d", "avg_pool2d, count_include_pad", "pad, constant", "repeat", "gather",
-    "constant with the batch dimension, added", "relu", "leaky_relu, -0.5", "gelu", "tanh", "pow, 4", "log", "sin", "mul, two variables", "maximum",
-    "div, two variables", "matmul, two variables", "max_pool2d, padding", "softmax", "layer_norm", "attention", "comparison, where",
+    "linear", "conv2d, dilated depthwise", "batch_norm 2d", "avg_pool2d, count_include_pad",
+    "pad, constant", "repeat", "gather",
+    "constant with the batch dimension, added", "relu", "leaky_relu, -0.5", "gelu", "tanh",
+    "pow, 4", "log", "sin", "mul, two variables", "maximum",
+    "div, two variables", "matmul, two variables", "max_pool2d, padding", "softmax", "layer_norm",
+    "attention", "comparison, where",
 )  # fmt: skip
 """Cases that are attacked under every norm in the ordinary run."""
 
 
-# -- tests ---------------------------------------------------------------------------------------------------------------
+# -- tests -----------------------------------------------------------------------------------------
 
 
 @every_case
 @dtypes
 def test_operator(name: str, dtype: torch.dtype) -> None:
-    """The graph computes what the model computes; all bounds hold; with radius 0 they are the value."""
+    """The graph computes what the model computes; all bounds hold; with radius 0 they are the
+    value."""
     model, net = captured(name, dtype)
     check_graph(model, net, region(CASES[name], dtype, seed=1))
-    check_sound(model, (region(CASES[name], dtype),), net=net, count=2, nodes=dtype == torch.float64)
+    check_sound(
+        model, (region(CASES[name], dtype),), net=net, count=2, nodes=dtype == torch.float64
+    )
     if dtype == torch.float64:
         check_radius_zero(model, net, centre(CASES[name], dtype, seed=2))
 
@@ -167,17 +187,26 @@ def check_graph(model: nn.Module, net: bl.Net, around: bl.Region) -> None:
             values = net.graph.run(net._read_state() | dict.fromkeys(net.graph.inputs, x))
             truth = pytree.tree_leaves(model(x))
         for output, expected in zip(net.graph.outputs, truth, strict=True):
-            torch.testing.assert_close(values[output.name], expected, msg=lambda text: f"the graph computes another value: {text}")
+            torch.testing.assert_close(
+                values[output.name],
+                expected,
+                msg=lambda text: f"the graph computes another value: {text}",
+            )
 
 
 def check_radius_zero(model: nn.Module, net: bl.Net, x: Tensor) -> None:
     """As contract.check_point, for a net that is already captured."""
     truth = [y.detach() for y in pytree.tree_leaves(model(x))]
     for method in METHODS:
-        found = pytree.tree_leaves(net.bounds(bl.Linf(x, 0.0), method=method, alpha=steps(method)), is_leaf=lambda b: isinstance(b, bl.Bounds))
+        found = pytree.tree_leaves(
+            net.bounds(bl.Linf(x, 0.0), method=method, alpha=steps(method)),
+            is_leaf=lambda b: isinstance(b, bl.Bounds),
+        )
         for bounds, value in zip(found, truth, strict=True):
             error = max(float((end.detach() - value).abs().max()) for end in bounds)
-            assert error <= 10 * slack(value), f"{method}: with radius 0 a bound differs from the value by {error:.3e}"
+            assert error <= 10 * slack(value), (
+                f"{method}: with radius 0 a bound differs from the value by {error:.3e}"
+            )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,17 +216,39 @@ def test_sound_in_other_sets(name: str, kind: str) -> None:
     check_sound(model, (ball(kind, CASES[name], torch.float64),), net=net, count=3)
 
 
-SPECIAL = (0.0, -0.0, 0.5, -0.5, 0.8, 0.3, 0.2, 1.0, -1.0, 1.2, -1.2, 2.0, -2.0, 3.0, -3.0, 6.0, torch.pi, -torch.pi / 2)
+SPECIAL = (
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    0.8,
+    0.3,
+    0.2,
+    1.0,
+    -1.0,
+    1.2,
+    -1.2,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    6.0,
+    torch.pi,
+    -torch.pi / 2,
+)
 """Where something may happen to an elementwise function: kinks, jumps, turns."""
 
 
 def intervals(case: Case, dtype: torch.dtype, count: int, seed: int = 0) -> bl.Box:
-    """Intervals of every width and place inside the range of a case, some of them points, many with an end at a special value."""
+    """Intervals of every width and place inside the range of a case, some of them points, many with
+    an end at a special value."""
     generator = torch.Generator().manual_seed(seed)
     shape = (count, *case.shape)
     uniform = lambda: torch.rand(shape, generator=generator, dtype=torch.float64)
     width = 10 ** (uniform() * 8 - 7)
-    special = torch.tensor(SPECIAL, dtype=torch.float64)[torch.randint(len(SPECIAL), shape, generator=generator)]
+    special = torch.tensor(SPECIAL, dtype=torch.float64)[
+        torch.randint(len(SPECIAL), shape, generator=generator)
+    ]
     middle = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
     at = torch.where(uniform() < 0.4, special, middle)
     share = torch.where(uniform() < 0.5, uniform().round(), uniform())
@@ -218,28 +269,36 @@ def attack_on_grid(name: str, dtype: torch.dtype, count: int, seed: int) -> None
     model, net = captured(name, dtype)
     box = intervals(CASES[name], dtype, count, seed)
     bounds, lines = net.bounds(box, method="ibp"), net.linear_bounds(box)
-    shares = torch.cat([torch.linspace(0, 1, 25), torch.tensor([1e-3, 1e-2, 0.99, 0.999])]).to(dtype)
+    shares = torch.cat([torch.linspace(0, 1, 25), torch.tensor([1e-3, 1e-2, 0.99, 0.999])]).to(
+        dtype
+    )
     (source,) = net.graph.inputs
     with torch.no_grad():
         for share in shares:
-            x = torch.minimum(torch.maximum(box.lower + share * (box.upper - box.lower), box.lower), box.upper)
+            x = torch.minimum(
+                torch.maximum(box.lower + share * (box.upper - box.lower), box.lower), box.upper
+            )
             value, line = model(x), lines.evaluate({source: x})
             _each_inside(value, bounds.lower, bounds.upper, x, f"{name}: interval")
             _each_inside(value, line.lower, line.upper, x, f"{name}: line")
 
 
 def _each_inside(value: Tensor, lower: Tensor, upper: Tensor, x: Tensor, what: str) -> None:
-    """As assert_inside, but every element has a tolerance of its own size, not that of the largest."""
+    """As assert_inside, but every element has a tolerance of its own size, not that of the
+    largest."""
     tolerance = {torch.float32: 1e-4, torch.float64: 1e-9}[value.dtype]
     spread = torch.where(torch.isfinite(upper - lower), upper - lower, 0).abs()
     room = tolerance * (1 + value.abs() + spread) + tolerance * x.abs()
     bad = torch.isfinite(value) & ~((value >= lower - room) & (value <= upper + room))
     if bad.any():
         at = tuple(bad.nonzero()[0].tolist())
-        pytest.fail(f"{what}: at {float(x[at])} the value {float(value[at])} is outside [{float(lower[at])}, {float(upper[at])}]")
+        pytest.fail(
+            f"{what}: at {float(x[at])} the value {float(value[at])} is outside "
+            f"[{float(lower[at])}, {float(upper[at])}]"
+        )
 
 
-# -- deeper ----------------------------------------------------------------------------------------------------------------
+# -- deeper ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -268,7 +327,7 @@ def test_dense_grid_deep(name: str, dtype: torch.dtype) -> None:
         attack_on_grid(name, dtype, count=1000, seed=seed)
 
 
-# -- perturbed parameters, and two inputs ----------------------------------------------------------------------------------
+# -- perturbed parameters, and two inputs ----------------------------------------------------------
 
 
 class Weighted(nn.Module):
@@ -322,7 +381,11 @@ PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "shared": (Weighted(lambda x, w: (x @ w).relu() @ w, (3, 3)), (3,)),
     "maximum": (Weighted(torch.maximum, (3,)), (3,)),
 }  # fmt: skip
-BALLS = {"Linf": lambda: bl.Linf(eps=0.2), "L2": lambda: bl.L2(eps=0.3), "L1": lambda: bl.L1(eps=0.4)}
+BALLS = {
+    "Linf": lambda: bl.Linf(eps=0.2),
+    "L2": lambda: bl.L2(eps=0.3),
+    "L1": lambda: bl.L1(eps=0.4),
+}
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["parameters", "parameters and input"])
@@ -333,7 +396,13 @@ def test_perturbed_parameters(name: str, norm: str, both: bool) -> None:
     module = copy.deepcopy(module).double()
     generator = torch.Generator().manual_seed(1)
     draw = lambda shape: torch.randn(4, *shape, generator=generator, dtype=torch.float64)
-    inputs = (draw((3,)), draw((3,))) if given is None else (given,) if isinstance(given, Tensor) else (draw(given),)
+    inputs = (
+        (draw((3,)), draw((3,)))
+        if given is None
+        else (given,)
+        if isinstance(given, Tensor)
+        else (draw(given),)
+    )
     if both and isinstance(given, Tensor):
         pytest.skip("words cannot move")
     net = net_of(name, module, inputs)
@@ -343,7 +412,9 @@ def test_perturbed_parameters(name: str, norm: str, both: bool) -> None:
     truth = []
     for sign in (0, 0, 0, 0, 0, 0, 1, -1):  # random members, and for boxes two corners
         at = {path: _member(set_, sign, generator, False) for path, set_ in placed.items()}
-        points = tuple(_member(e, sign, generator, True) if isinstance(e, bl.Region) else e for e in entries)
+        points = tuple(
+            _member(e, sign, generator, True) if isinstance(e, bl.Region) else e for e in entries
+        )
         with torch.no_grad():
             truth.append(pytree.tree_leaves(torch.func.functional_call(module, at, points)))
     for method in METHODS:
@@ -383,21 +454,52 @@ TWO = {
 }
 
 
-@pytest.mark.parametrize("kinds", [("Linf", "Linf"), ("L2", "Linf"), ("L2", "L1"), ("Linf", "fixed"), ("fixed", "L1")], ids="-".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [("Linf", "Linf"), ("L2", "Linf"), ("L2", "L1"), ("Linf", "fixed"), ("fixed", "L1")],
+    ids="-".join,
+)
 @pytest.mark.parametrize("name", TWO)
 def test_two_inputs(name: str, kinds: tuple[str, str]) -> None:
     generator = torch.Generator().manual_seed(2)
     x, y = (torch.randn(6, 3, generator=generator, dtype=torch.float64) for _ in range(2))
-    sets = {"Linf": lambda t: bl.Linf(t, 0.5), "L2": lambda t: bl.L2(t, 0.8), "L1": lambda t: bl.L1(t, 1.0), "fixed": lambda t: t}
+    sets = {
+        "Linf": lambda t: bl.Linf(t, 0.5),
+        "L2": lambda t: bl.L2(t, 0.8),
+        "L1": lambda t: bl.L1(t, 1.0),
+        "fixed": lambda t: t,
+    }
     net = net_of(f"two inputs, {name}", Applied(TWO[name]), (x, y))
-    check_sound(TWO[name], tuple(sets[kind](t) for kind, t in zip(kinds, (x, y), strict=True)), net=net, count=16)
+    check_sound(
+        TWO[name],
+        tuple(sets[kind](t) for kind, t in zip(kinds, (x, y), strict=True)),
+        net=net,
+        count=16,
+    )
 
 
-# -- is everything covered? ----------------------------------------------------------------------------------------------
+# -- is everything covered? ------------------------------------------------------------------------
 
 VALUES: dict[Any, tuple[Any, ...]] = {
-    aten._native_batch_norm_legit.no_stats: (torch.randn(4, 3), torch.rand(3), torch.rand(3), True, 0.1, 1e-5),
-    aten.batch_norm.default: (torch.randn(4, 3), torch.rand(3), torch.rand(3), torch.rand(3), torch.rand(3), False, 0.1, 1e-5, False),
+    aten._native_batch_norm_legit.no_stats: (
+        torch.randn(4, 3),
+        torch.rand(3),
+        torch.rand(3),
+        True,
+        0.1,
+        1e-5,
+    ),
+    aten.batch_norm.default: (
+        torch.randn(4, 3),
+        torch.rand(3),
+        torch.rand(3),
+        torch.rand(3),
+        torch.rand(3),
+        False,
+        0.1,
+        1e-5,
+        False,
+    ),
     aten.floor_divide.default: (torch.tensor([49.0, 98.0, -3.0, 7.5]), 49.0),
     aten.std.default: (torch.randn(4, 3),),
     aten.var.default: (torch.randn(4, 3), False),
@@ -407,13 +509,17 @@ VALUES: dict[Any, tuple[Any, ...]] = {
 
 NO_CASE = {
     "torch.export takes it apart": (
-        "atleast_1d atleast_2d broadcast_to broadcast_tensors chunk expand_as flatten hardshrink mT movedim narrow numpy_T ravel reshape_as softshrink "
+        "atleast_1d atleast_2d broadcast_to broadcast_tensors chunk expand_as flatten "
+        "hardshrink mT movedim narrow numpy_T ravel reshape_as softshrink "
         "swapaxes tensor_split to unflatten view_as"
     ),
     "it only copies, and torch.export leaves it out": (
-        "alpha_dropout contiguous detach dropout feature_alpha_dropout feature_dropout lift_fresh_copy positive"
+        "alpha_dropout contiguous detach dropout feature_alpha_dropout feature_dropout "
+        "lift_fresh_copy positive"
     ),
-    "compositions and capture make it": "clean cut_off reshape rounded rounded_in_place softsign tanhshrink within",
+    "compositions and capture make it": (
+        "clean cut_off reshape rounded rounded_in_place softsign tanhshrink within"
+    ),
     "train mode: tested with whole networks": "_native_batch_norm_legit_functional.default",
 }
 """Registered operators that no exported case contains, with the reason."""
@@ -432,7 +538,10 @@ def test_composition_equals_its_operator(op: Any) -> None:
 def test_every_registered_operator_is_tested() -> None:
     """Operators are looked for in the exported cases, before compositions are taken apart."""
     seen: set[Any] = set(VALUES)
-    models = [(Bundle(names, torch.float32), (centre(CASES[names[0]], torch.float32),)) for names in set(GROUPS.values())]
+    models = [
+        (Bundle(names, torch.float32), (centre(CASES[names[0]], torch.float32),))
+        for names in set(GROUPS.values())
+    ]
     models += [(PARAMETERS[name][0], (torch.zeros(4, 3),)) for name in ("outer", "dot", "inner")]
     for model, inputs in models:
         with warnings.catch_warnings():
@@ -446,18 +555,40 @@ def test_every_registered_operator_is_tested() -> None:
 
 
 def _short(op: Any) -> str:
-    return str(op).removeprefix("aten.") if hasattr(op, "overloads") or hasattr(op, "overloadpacket") else op.__name__
+    return (
+        str(op).removeprefix("aten.")
+        if hasattr(op, "overloads") or hasattr(op, "overloadpacket")
+        else op.__name__
+    )
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("scale", "width"), [(1, 0.1), (1, 5), (30, 10), (300, 100), (1e4, 1e3), (1e-3, 1e-4)])
+@pytest.mark.parametrize(
+    ("scale", "width"), [(1, 0.1), (1, 5), (30, 10), (300, 100), (1e4, 1e3), (1e-3, 1e-4)]
+)
 @pytest.mark.parametrize("size", [1, 2, 5, 17])
-def test_softmax_intervals_are_exact(size: int, scale: float, width: float, kind: torch.dtype) -> None:
+def test_softmax_intervals_are_exact(
+    size: int, scale: float, width: float, kind: torch.dtype
+) -> None:
     """Each share is least with its own score lowest and all others highest."""
-    scores = scale * torch.randn(16, size, dtype=kind, generator=torch.Generator().manual_seed(size))
+    scores = scale * torch.randn(
+        16, size, dtype=kind, generator=torch.Generator().manual_seed(size)
+    )
     found = bl.capture(nn.Softmax(-1), scores).bounds(bl.Linf(scores, width), method="ibp")
-    low, up, own = (scores - width).double(), (scores + width).double(), torch.eye(size, dtype=torch.bool)
-    at = lambda mine, others: torch.where(own, mine.unsqueeze(-1), others.unsqueeze(-2)).softmax(-1).diagonal(dim1=-2, dim2=-1)
-    tolerance = {"atol": 1e-6 * (1 + scale / 100), "rtol": 0.0} if kind == torch.float32 else {"atol": 1e-12, "rtol": 0.0}
+    low, up, own = (
+        (scores - width).double(),
+        (scores + width).double(),
+        torch.eye(size, dtype=torch.bool),
+    )
+    at = lambda mine, others: (
+        torch.where(own, mine.unsqueeze(-1), others.unsqueeze(-2))
+        .softmax(-1)
+        .diagonal(dim1=-2, dim2=-1)
+    )
+    tolerance = (
+        {"atol": 1e-6 * (1 + scale / 100), "rtol": 0.0}
+        if kind == torch.float32
+        else {"atol": 1e-12, "rtol": 0.0}
+    )
     torch.testing.assert_close(found.lower.double(), at(low, up), **tolerance)
     torch.testing.assert_close(found.upper.double(), at(up, low), **tolerance)

@@ -24,7 +24,9 @@ def example() -> tuple[bl.Net, bl.Linf]:
     ("method", "lower", "upper"),
     [("ibp", -56.0, 32.0), ("forward", -56.0, 170 / 7), ("forward+backward", -42.0, 170 / 7)],
 )
-def test_worked_example(example: tuple[bl.Net, bl.Linf], method: str, lower: float, upper: float) -> None:
+def test_worked_example(
+    example: tuple[bl.Net, bl.Linf], method: str, lower: float, upper: float
+) -> None:
     net, region = example
     bounds = net.bounds(region, method=method, slopes="zero")
     assert bounds.lower.item() == pytest.approx(lower, abs=1e-4)
@@ -37,4 +39,5 @@ def test_worked_example_intermediate_bounds(example: tuple[bl.Net, bl.Linf]) -> 
     assert full["0"].lower.tolist() == [[-5.0, -10.0]]
     assert full["0"].upper.tolist() == [[7.0, 18.0]]
     assert full["2"].lower.flatten().tolist() == pytest.approx([-36.0, 0.0], abs=1e-4)
-    assert full["2"].upper.flatten().tolist() == pytest.approx([28.0, 170 / 7], abs=1e-4)  # the paper rounds it to 24
+    # the paper rounds it to 24
+    assert full["2"].upper.flatten().tolist() == pytest.approx([28.0, 170 / 7], abs=1e-4)

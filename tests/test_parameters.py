@@ -1,4 +1,5 @@
-"""Perturbed parameters: alone, together, and with perturbed inputs, attacked by members of the weight ball."""
+"""Perturbed parameters: alone, together, and with perturbed inputs, attacked by members of the
+weight ball."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def _threads() -> Iterator[None]:
 
 
 class Words(nn.Module):
-    """A classifier of three words; the padding word has no gradient but moves with the embedding like any other."""
+    """A classifier of three words; the padding word has no gradient but moves with the embedding
+    like any other."""
 
     def __init__(self, padding: int | None) -> None:
         super().__init__()
@@ -43,16 +45,26 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...] | Tensor]] = {
     "linear without bias": (body(nn.Linear(3, 4, bias=False), nn.Tanh(), 4), (3,)),
     "conv 1d": (body(nn.Conv1d(2, 3, 3, padding=1), nn.ReLU(), 12), (2, 4)),
     "conv 2d": (body(nn.Conv2d(2, 2, 2, stride=2), nn.ReLU(), 8), (2, 4, 4)),
-    "conv 2d, grouped and dilated": (body(nn.Conv2d(4, 4, 2, groups=2, padding=1, dilation=2), nn.ReLU(), 36), (4, 3, 3)),
+    "conv 2d, grouped and dilated": (
+        body(nn.Conv2d(4, 4, 2, groups=2, padding=1, dilation=2), nn.ReLU(), 36),
+        (4, 3, 3),
+    ),
     "transposed conv 2d": (body(nn.ConvTranspose2d(2, 2, 2, stride=2), nn.ReLU(), 32), (2, 2, 2)),
-    "transposed conv 1d": (body(nn.ConvTranspose1d(2, 2, 3, 2, 1, output_padding=1), nn.Sigmoid(), 12), (2, 3)),
+    "transposed conv 1d": (
+        body(nn.ConvTranspose1d(2, 2, 3, 2, 1, output_padding=1), nn.Sigmoid(), 12),
+        (2, 3),
+    ),
     "batch norm 2d": (body(nn.BatchNorm2d(2), nn.ReLU(), 18), (2, 3, 3)),
     "batch norm 1d": (body(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), nn.ReLU(), 4), (3,)),
-    "layer norm": (body(nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4, eps=1e-2)), nn.ReLU(), 4), (3,)),
+    "layer norm": (
+        body(nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4, eps=1e-2)), nn.ReLU(), 4),
+        (3,),
+    ),
     "embedding": (lambda: Words(None), WORDS),
     "embedding with padding": (lambda: Words(0), WORDS),
 }
-"""Name -> a network of a few layers (fresh parameters by seed), and the shape of a sample or the inputs themselves."""
+"""Name -> a network of a few layers (fresh parameters by seed), and the shape of a sample or the
+inputs themselves."""
 
 
 assert not MODELS.keys() & NETWORKS.keys()
@@ -76,24 +88,37 @@ REGIONS: dict[str, Callable[[Tensor], bl.Region]] = {
     "Linf": lambda w: bl.Linf(eps=0.03),
     "L2": lambda w: bl.L2(eps=0.1),
     "L1": lambda w: bl.L1(eps=0.2),
-    "Linf per element": lambda w: bl.Linf(eps=0.05 * (torch.arange(w.numel()).reshape(w.shape) % 3)),
+    "Linf per element": lambda w: bl.Linf(
+        eps=0.05 * (torch.arange(w.numel()).reshape(w.shape) % 3)
+    ),
     "L2 per element": lambda w: bl.L2(eps=0.1 * (torch.arange(w.numel()).reshape(w.shape) % 3)),
     "Box": lambda w: bl.Box(w.detach() - 0.01, w.detach() + 0.04),
 }
 
 
-def weight_members(model: nn.Module, regions: Mapping[str, bl.Region], x: Tensor, count: int) -> list[dict[str, Tensor]]:
-    """Random members of the weight balls, vertices and boundary points, and what one gradient step finds."""
+def weight_members(
+    model: nn.Module, regions: Mapping[str, bl.Region], x: Tensor, count: int
+) -> list[dict[str, Tensor]]:
+    """Random members of the weight balls, vertices and boundary points, and what one gradient step
+    finds."""
     values = {name: model.get_parameter(name).detach() for name in regions}
     placed = {name: region.at(values[name]) for name, region in regions.items()}
-    lists = {name: members(region, count, seed, batched=False) for seed, (name, region) in enumerate(placed.items())}
-    points = [{name: found[i % len(found)] for name, found in lists.items()} for i in range(max(map(len, lists.values())))]
+    lists = {
+        name: members(region, count, seed, batched=False)
+        for seed, (name, region) in enumerate(placed.items())
+    }
+    points = [
+        {name: found[i % len(found)] for name, found in lists.items()}
+        for i in range(max(map(len, lists.values())))
+    ]
     for sign in (1.0, -1.0):
         for output in range(2):
             leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
             target = sign * functional_call(model, leaves, (x,))[0].flatten()[-output]
             gradients = torch.autograd.grad(target, list(leaves.values()))
-            points.append({name: steepest(placed[name], g) for name, g in zip(placed, gradients, strict=True)})
+            points.append(
+                {name: steepest(placed[name], g) for name, g in zip(placed, gradients, strict=True)}
+            )
     return points
 
 
@@ -112,7 +137,13 @@ def steepest(region: bl.Region, gradient: Tensor) -> Tensor:
     return x + eps * one.reshape(x.shape)
 
 
-def attack(name: str, regions: Mapping[str, bl.Region], entry: bl.Region | Tensor, methods: tuple[str, ...] = METHODS, count: int = 4) -> None:
+def attack(
+    name: str,
+    regions: Mapping[str, bl.Region],
+    entry: bl.Region | Tensor,
+    methods: tuple[str, ...] = METHODS,
+    count: int = 4,
+) -> None:
     model, net, x = captured(name)
     points = weight_members(model, regions, x, count)
     inputs = members(entry, count, 9) if isinstance(entry, bl.Region) else [entry]
@@ -129,7 +160,9 @@ def attack(name: str, regions: Mapping[str, bl.Region], entry: bl.Region | Tenso
 
 def perturbable(name: str) -> list[str]:
     model, net, _ = captured(name)
-    return [path for path in net.graph.parameters.values() if path in dict(model.named_parameters())]
+    return [
+        path for path in net.graph.parameters.values() if path in dict(model.named_parameters())
+    ]
 
 
 def placed(name: str, paths: list[str], kind: str) -> dict[str, bl.Region]:
@@ -168,7 +201,14 @@ def test_parameters_and_inputs(name: str, kind: str) -> None:
 
 
 INSIDE: dict[str, tuple[str, ...]] = {
-    "vit": ("cls", "position", "patch.weight", "encoder.layers.0.self_attn.in_proj_weight", "encoder.layers.0.norm1.weight", "head.bias"),
+    "vit": (
+        "cls",
+        "position",
+        "patch.weight",
+        "encoder.layers.0.self_attn.in_proj_weight",
+        "encoder.layers.0.norm1.weight",
+        "head.bias",
+    ),
     "lstm": ("rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_hh_l0", "fc.weight"),
     "gru": ("rnn.weight_hh_l0", "rnn.bias_ih_l0"),
     "rnn-relu": ("rnn.weight_ih_l0", "rnn.weight_hh_l0_reverse"),
@@ -196,7 +236,13 @@ def test_parameters_inside_networks(name: str) -> None:
 def test_tokens_and_positions_of_a_transformer() -> None:
     """The class token is expanded over the batch, the positions are added to every sample."""
     _, _, x = captured("vit")
-    attack("vit", {"cls": bl.L2(eps=0.02), "position": bl.Linf(eps=0.005)}, x, methods=("ibp", "crown-ibp", "forward"), count=2)
+    attack(
+        "vit",
+        {"cls": bl.L2(eps=0.02), "position": bl.Linf(eps=0.005)},
+        x,
+        methods=("ibp", "crown-ibp", "forward"),
+        count=2,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -210,7 +256,8 @@ def test_samples_do_not_influence_each_other(name: str, method: str) -> None:
     for i in range(len(x)):
         alone = net.bounds(entry(x[i : i + 1]), perturb=regions, method=method, alpha=steps(method))
         for a, b in ((whole.lower[i], alone.lower[0]), (whole.upper[i], alone.upper[0])):
-            # a gradient that is nearly zero takes its sign from rounding, so optimised slopes differ a little
+            # a gradient that is nearly zero takes its sign from rounding, so optimised slopes
+            # differ a little
             room = 50 if method == "alpha-crown" else 3
             assert (a - b).detach().abs().max() <= room * slack(a.detach(), b.detach())
 
@@ -221,7 +268,12 @@ def test_radius_zero_is_the_value(name: str, method: str) -> None:
     model, net, x = captured(name)
     value = model(x).detach()
     for ball in (bl.Linf, bl.L2, bl.L1):
-        bounds = net.bounds(x, perturb={path: ball(eps=0.0) for path in perturbable(name)}, method=method, alpha=steps(method))
+        bounds = net.bounds(
+            x,
+            perturb={path: ball(eps=0.0) for path in perturbable(name)},
+            method=method,
+            alpha=steps(method),
+        )
         assert (bounds.lower - value).abs().max() <= 10 * slack(value)
         assert (bounds.upper - value).abs().max() <= 10 * slack(value)
 
@@ -232,11 +284,20 @@ def test_an_affine_parameter_is_bounded_exactly(method: str) -> None:
     model, net, x = captured("linear")
     with torch.no_grad():
         hidden, value = model[:3](x), model(x)
-    for region, weight_room, bias_room in ((bl.Linf(eps=0.1), 0.1 * hidden.abs().sum(1), 0.1), (bl.L2(eps=0.1), 0.1 * hidden.norm(dim=1), 0.1)):
+    for region, weight_room, bias_room in (
+        (bl.Linf(eps=0.1), 0.1 * hidden.abs().sum(1), 0.1),
+        (bl.L2(eps=0.1), 0.1 * hidden.norm(dim=1), 0.1),
+    ):
         weight = net.bounds(x, perturb={"3.weight": region}, method=method, alpha=steps(method))
         bias = net.bounds(x, perturb={"3.bias": region}, method=method, alpha=steps(method))
-        both = net.bounds(x, perturb={"3.weight": region, "3.bias": region}, method=method, alpha=steps(method))
-        for bounds, room in ((weight, weight_room), (bias, torch.full_like(weight_room, bias_room)), (both, weight_room + bias_room)):
+        both = net.bounds(
+            x, perturb={"3.weight": region, "3.bias": region}, method=method, alpha=steps(method)
+        )
+        for bounds, room in (
+            (weight, weight_room),
+            (bias, torch.full_like(weight_room, bias_room)),
+            (both, weight_room + bias_room),
+        ):
             assert (bounds.upper - value - room[:, None]).abs().max() < 1e-5
             assert (bounds.lower - value + room[:, None]).abs().max() < 1e-5
 
@@ -250,7 +311,12 @@ def test_linear_bounds_in_a_parameter_hold_pointwise() -> None:
         moved = members(bl.Linf(x, 0.05), 4, 0)[i % 8]
         line = lines.evaluate({"input": moved, **point})
         with torch.no_grad():
-            assert_inside(functional_call(model, point, (moved,)), line.lower.detach(), line.upper.detach(), "linear bounds")
+            assert_inside(
+                functional_call(model, point, (moved,)),
+                line.lower.detach(),
+                line.upper.detach(),
+                "linear bounds",
+            )
     concrete, bounds = lines.concretize(), net.bounds(bl.Linf(x, 0.05), perturb=regions)
     assert (bounds.lower >= concrete.lower - 1e-5).all()
 
@@ -269,14 +335,28 @@ def test_a_running_statistic_can_be_perturbed() -> None:
     for name in ("0.1.running_mean", "0.1.running_var"):
         value = model.get_buffer(name)
         for method in METHODS:
-            bounds = net.bounds(bl.Linf(x, 0.02), perturb={name: bl.Linf(eps=0.1)}, method=method, alpha=steps(method))
+            bounds = net.bounds(
+                bl.Linf(x, 0.02),
+                perturb={name: bl.Linf(eps=0.1)},
+                method=method,
+                alpha=steps(method),
+            )
             for moved in (value + 0.1, value - 0.1, value):
                 with torch.no_grad():
-                    assert_inside(functional_call(model, {name: moved}, (x,)), bounds.lower.detach(), bounds.upper.detach(), f"{method}, {name}")
+                    assert_inside(
+                        functional_call(model, {name: moved}, (x,)),
+                        bounds.lower.detach(),
+                        bounds.upper.detach(),
+                        f"{method}, {name}",
+                    )
 
 
 def test_wrong_parameters_are_refused() -> None:
     _, net, x = captured("linear")
-    for perturb in ({"nothing": bl.L2(eps=0.1)}, {"0.weight": 0.1}, {"0.weight": bl.Linf(torch.zeros(2, 2), 0.1)}):
+    for perturb in (
+        {"nothing": bl.L2(eps=0.1)},
+        {"0.weight": 0.1},
+        {"0.weight": bl.Linf(torch.zeros(2, 2), 0.1)},
+    ):
         with pytest.raises(bl.ArgumentError):
             net.bounds(x, perturb=perturb)

@@ -1,4 +1,5 @@
-"""Steps with gradients written out give what autograd gives; folded graphs give what whole ones do."""
+"""Steps with gradients written out give what autograd gives; folded graphs give what whole ones
+do."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 def test_balls_and_their_ends() -> None:
     lower = draw(3, 4).requires_grad_()
     upper = (lower.detach() + draw(3, 4, seed=1).abs()).requires_grad_()
-    assert torch.autograd.gradcheck(ball, (lower, upper)) and torch.autograd.gradcheck(ends, (lower, upper))
+    assert torch.autograd.gradcheck(ball, (lower, upper)) and torch.autograd.gradcheck(
+        ends, (lower, upper)
+    )
     again = ends(*ball(lower, upper))
     torch.testing.assert_close(again[0], lower)
     torch.testing.assert_close(again[1], upper)
@@ -40,7 +43,9 @@ def test_balls_and_their_ends() -> None:
 def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Case by case, with autograd's gradients."""
     unstable = (lower < 0) & (upper > 0)
-    slope = torch.where(unstable, upper / torch.where(unstable, upper - lower, 1.0), (lower >= 0).to(rows.dtype))
+    slope = torch.where(
+        unstable, upper / torch.where(unstable, upper - lower, 1.0), (lower >= 0).to(rows.dtype)
+    )
     line = torch.where(unstable, (upper > -lower).to(rows.dtype), slope.detach())
     positive, negative = rows.clamp(min=0), rows.clamp(max=0)
     return positive * line + negative * slope, negative * torch.where(unstable, -slope * lower, 0.0)
@@ -50,13 +55,22 @@ def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]
 @pytest.mark.parametrize("ball", [False, True])
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 999), st.integers(1, 3))
-def test_rows_through_a_relu(monkeypatch: pytest.MonkeyPatch, block: int, ball: bool, seed: int, count: int) -> None:
+def test_rows_through_a_relu(
+    monkeypatch: pytest.MonkeyPatch, block: int, ball: bool, seed: int, count: int
+) -> None:
     monkeypatch.setitem(passes.BLOCK, "cpu", block)
     middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
-    inputs = [draw(count, 2, 5, seed=seed + 2), *((middle, radius) if ball else (middle - radius, middle + radius))]
+    inputs = [
+        draw(count, 2, 5, seed=seed + 2),
+        *((middle, radius) if ball else (middle - radius, middle + radius)),
+    ]
     found, expected = ([tensor.clone().requires_grad_() for tensor in inputs] for _ in range(2))
     ours = rectified(*found, ball=ball)
-    theirs = by_hand(expected[0], expected[1] - expected[2], expected[1] + expected[2]) if ball else by_hand(*expected)
+    theirs = (
+        by_hand(expected[0], expected[1] - expected[2], expected[1] + expected[2])
+        if ball
+        else by_hand(*expected)
+    )
     torch.testing.assert_close(ours, theirs)
     weights = [draw(count, 2, 5, seed=seed + k) for k in (3, 4)]
     for outputs in (ours, theirs):
@@ -72,19 +86,27 @@ def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.Mon
     inputs = [draw(2, 5, 2, 3, seed=1), lower, lower + draw(5, 2, 3, seed=2).abs()]
     balls = draw(5, 2, 3, seed=3), draw(5, 2, 3, seed=4).abs()
     within = lambda rows, *ball: rectified(rows, *ball, summed, ball=True)
-    assert torch.autograd.gradcheck(rectified_ball, tuple(tensor.requires_grad_() for tensor in balls))
+    assert torch.autograd.gradcheck(
+        rectified_ball, tuple(tensor.requires_grad_() for tensor in balls)
+    )
     whole = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     monkeypatch.setitem(passes.BLOCK, "cpu", block)
     parts = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert torch.autograd.gradcheck(rectified_ball, balls)
-    assert torch.autograd.gradcheck(lambda *tensors: rectified(*tensors, summed), tuple(tensor.requires_grad_() for tensor in inputs))
+    assert torch.autograd.gradcheck(
+        lambda *tensors: rectified(*tensors, summed),
+        tuple(tensor.requires_grad_() for tensor in inputs),
+    )
     assert torch.autograd.gradcheck(within, (inputs[0], *balls))
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_rows_through_a_relu_of_chosen_slope(shared: bool) -> None:
-    rows, free = draw(3, 2, 4).requires_grad_(), draw(1 if shared else 3, 2, 4, seed=1).sigmoid().requires_grad_()
+    rows, free = (
+        draw(3, 2, 4).requires_grad_(),
+        draw(1 if shared else 3, 2, 4, seed=1).sigmoid().requires_grad_(),
+    )
     slope, bias = draw(2, 4, seed=2).sigmoid(), draw(2, 4, seed=3).abs()
     coefficients, constants = sloped(rows, free, slope, bias)
     torch.testing.assert_close(coefficients, rows.clamp(min=0) * free + rows.clamp(max=0) * slope)
@@ -94,7 +116,10 @@ def test_rows_through_a_relu_of_chosen_slope(shared: bool) -> None:
 
 def test_zeros_among_the_rows_have_gradients() -> None:
     """Where a ReLU is active it is the identity, for a coefficient of 0 too."""
-    rows, one = torch.zeros(1, 1, 1, dtype=torch.float64, requires_grad=True), torch.ones(1, 1, dtype=torch.float64)
+    rows, one = (
+        torch.zeros(1, 1, 1, dtype=torch.float64, requires_grad=True),
+        torch.ones(1, 1, dtype=torch.float64),
+    )
     for coefficients, _ in (rectified(rows, one, 2 * one), sloped(rows, one[None], one, 0 * one)):
         assert torch.autograd.grad(coefficients.sum(), rows)[0].item() == 1
 
@@ -113,16 +138,30 @@ def test_steps_can_be_differentiated_twice(summed: bool) -> None:
     inputs = [draw(2, 2, 3, seed=1), lower, lower + draw(2, 3, seed=2).abs()]
     inputs = [tensor.requires_grad_() for tensor in inputs]
     assert torch.autograd.gradgradcheck(lambda *tensors: rectified(*tensors, summed), tuple(inputs))
-    rows, free = draw(2, 2, 3, seed=3).requires_grad_(), draw(2, 2, 3, seed=4).sigmoid().requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda r, f: sloped(r, f, draw(2, 3, seed=5).sigmoid(), draw(2, 3, seed=6).abs()), (rows, free))
+    rows, free = (
+        draw(2, 2, 3, seed=3).requires_grad_(),
+        draw(2, 2, 3, seed=4).sigmoid().requires_grad_(),
+    )
+    assert torch.autograd.gradgradcheck(
+        lambda r, f: sloped(r, f, draw(2, 3, seed=5).sigmoid(), draw(2, 3, seed=6).abs()),
+        (rows, free),
+    )
     ball = draw(2, 3, seed=7).requires_grad_(), draw(2, 3, seed=8).abs().requires_grad_()
     assert torch.autograd.gradgradcheck(rectified_ball, ball)
-    assert torch.autograd.gradgradcheck(lambda *tensors: rectified(*tensors, summed, ball=True), (inputs[0], *ball))
+    assert torch.autograd.gradgradcheck(
+        lambda *tensors: rectified(*tensors, summed, ball=True), (inputs[0], *ball)
+    )
 
 
 def test_least_over_a_box() -> None:
-    rows, centre, radius = draw(3, 2, 4).requires_grad_(), draw(2, 4, seed=1), draw(2, 4, seed=2).abs()
-    torch.testing.assert_close(least(rows, centre, radius), (rows * centre).sum(2) - (rows.abs() * radius).sum(2))
+    rows, centre, radius = (
+        draw(3, 2, 4).requires_grad_(),
+        draw(2, 4, seed=1),
+        draw(2, 4, seed=2).abs(),
+    )
+    torch.testing.assert_close(
+        least(rows, centre, radius), (rows * centre).sum(2) - (rows.abs() * radius).sum(2)
+    )
     assert torch.autograd.gradcheck(lambda r: least(r, centre, radius), (rows,))
 
 
@@ -146,7 +185,9 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, block: int, thin: int) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("block", [1, 12, 1 << 20])
 @pytest.mark.parametrize("thin", [0, 32])
-def test_intervals_through_a_linear_layer(thin: int, block: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_through_a_linear_layer(
+    thin: int, block: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_blocks(monkeypatch, block, thin)
     centre, radius = draw(2, 3, 4), draw(2, 3, 4, seed=1).abs()
     weight, shift = draw(5, 4, seed=2), draw(5, seed=3) if bias else None
@@ -164,22 +205,32 @@ class Layer:
 
     def __init__(self, gather: bool) -> None:
         shapes = {"centre": (2, 30), "radius": (2, 30), "weight": (20, 30), "rows": (1, 2, 20)}
-        self.leaves = {name: draw(*shape, seed=i).requires_grad_() for i, (name, shape) in enumerate(shapes.items())}
+        self.leaves = {
+            name: draw(*shape, seed=i).requires_grad_()
+            for i, (name, shape) in enumerate(shapes.items())
+        }
         centre, radius, weight, rows = self.leaves.values()
         weight = gathered(weight) if gather else weight
         middle, reach = interval_linear(centre, radius.abs(), weight, None)
         pulled = rows_linear(rows * middle, weight) if gather else (rows * middle) @ weight
-        self.middle, self.loss = middle, (middle * reach).sum() + pulled.square().sum() + (weight**2).sum()
+        self.middle, self.loss = (
+            middle,
+            (middle * reach).sum() + pulled.square().sum() + (weight**2).sum(),
+        )
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 20])
 @pytest.mark.parametrize("thin", [0, 32])
-def test_one_gradient_for_all_that_read_a_weight(thin: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_gradient_for_all_that_read_a_weight(
+    thin: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_blocks(monkeypatch, block, thin)
     ours, plain = Layer(True), Layer(False)
     products: list[Any] = []
     product = layers._product
-    monkeypatch.setattr(layers, "_product", lambda weight, terms: products.append(terms) or product(weight, terms))
+    monkeypatch.setattr(
+        layers, "_product", lambda weight, terms: products.append(terms) or product(weight, terms)
+    )
     ours.loss.backward()
     assert [len(terms) for terms in products] == [3]  # of the centre, of the radius and of the rows
     plain.loss.backward()
@@ -188,10 +239,17 @@ def test_one_gradient_for_all_that_read_a_weight(thin: int, block: int, monkeypa
 
 
 def test_slopes_climb_without_gradients_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_product", lambda weight, terms: pytest.fail("nobody asked for this gradient"))
-    net = bl.capture(nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2)), torch.rand(2, 3))
+    monkeypatch.setattr(
+        layers, "_product", lambda weight, terms: pytest.fail("nobody asked for this gradient")
+    )
+    net = bl.capture(
+        nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2)),
+        torch.rand(2, 3),
+    )
     weights: list[Tensor] = []
-    monkeypatch.setattr(analysis, "gathered", lambda weight: weights.append(gathered(weight)) or weights[-1])
+    monkeypatch.setattr(
+        analysis, "gathered", lambda weight: weights.append(gathered(weight)) or weights[-1]
+    )
     net.bounds(bl.Linf(torch.rand(2, 3), 0.3), method="alpha-crown")
     assert weights and not any(weight.grad_fn.terms for weight in weights)
 
@@ -201,7 +259,10 @@ def test_terms_of_a_gradient_nobody_asked_for_are_not_kept() -> None:
     wanted = [ours.leaves["centre"]]
     for _ in range(2):
         found = torch.autograd.grad(ours.loss, wanted, retain_graph=True)
-        torch.testing.assert_close(found[0], torch.autograd.grad(plain.loss, [plain.leaves["centre"]], retain_graph=True)[0])
+        torch.testing.assert_close(
+            found[0],
+            torch.autograd.grad(plain.loss, [plain.leaves["centre"]], retain_graph=True)[0],
+        )
     for _ in range(2):  # once and once more, on the same graph
         ours.loss.backward(retain_graph=True)
         plain.loss.backward(retain_graph=True)
@@ -225,7 +286,10 @@ def test_a_pass_that_failed_leaves_nothing() -> None:
 
 def test_gathered_weights_can_be_differentiated_twice() -> None:
     ours, plain = Layer(True), Layer(False)
-    (first,), (second,) = (torch.autograd.grad(layer.loss, [layer.leaves["weight"]], create_graph=True) for layer in (ours, plain))
+    (first,), (second,) = (
+        torch.autograd.grad(layer.loss, [layer.leaves["weight"]], create_graph=True)
+        for layer in (ours, plain)
+    )
     torch.testing.assert_close(first, second)
     first.square().sum().backward()
     second.square().sum().backward()
@@ -241,14 +305,23 @@ def test_large_factors_are_multiplied_at_once() -> None:
     torch.testing.assert_close(weight.grad, expected.grad)
 
 
-# -- folding -------------------------------------------------------------------------------------------------------------
+# -- folding ---------------------------------------------------------------------------------------
 
 FOLDED = {
     "conv": (
-        nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 2, 3, bias=False), nn.BatchNorm2d(2)),
+        nn.Sequential(
+            nn.Conv2d(2, 3, 3, padding=1),
+            nn.BatchNorm2d(3),
+            nn.ReLU(),
+            nn.Conv2d(3, 2, 3, bias=False),
+            nn.BatchNorm2d(2),
+        ),
         (2, 6, 6),
     ),
-    "1d": (nn.Sequential(nn.Conv1d(2, 3, 3, stride=2), nn.BatchNorm1d(3, affine=False), nn.ReLU()), (2, 9)),
+    "1d": (
+        nn.Sequential(nn.Conv1d(2, 3, 3, stride=2), nn.BatchNorm1d(3, affine=False), nn.ReLU()),
+        (2, 9),
+    ),
     "3d": (nn.Sequential(nn.Conv3d(1, 2, 2, groups=1), nn.BatchNorm3d(2), nn.ReLU()), (1, 3, 3, 3)),
     "linear": (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)), (4,)),
 }
@@ -275,9 +348,15 @@ def test_folding_changes_nothing(name: str, train: bool) -> None:
     assert sum(node.name.endswith(".weight") for node in folded.nodes.values()) == norms
     region = bl.Linf(x, 0.05)
     for method in ("ibp", "crown", "forward", "crown-ibp"):
-        short, whole = net.bounds(region, method=method), net.bounds(region, method=method, intermediates=True)
-        tighter = 1e-9 + 1e-6 * whole.width.abs()  # intermediates=True refines more, folding may only be tighter too
-        assert (short.lower >= whole.lower - tighter - 0.02 * whole.width).all() and (short.upper <= whole.upper + tighter + 0.02 * whole.width).all()
+        short, whole = (
+            net.bounds(region, method=method),
+            net.bounds(region, method=method, intermediates=True),
+        )
+        # intermediates=True refines more, folding may only be tighter too
+        tighter = 1e-9 + 1e-6 * whole.width.abs()
+        assert (short.lower >= whole.lower - tighter - 0.02 * whole.width).all() and (
+            short.upper <= whole.upper + tighter + 0.02 * whole.width
+        ).all()
     point = net.bounds(bl.Linf(x, 0.0), method="ibp")
     torch.testing.assert_close(point.lower, model(x))
 
@@ -302,11 +381,12 @@ def test_what_is_perturbed_or_read_elsewhere_is_not_folded() -> None:
     plain = bl.capture(nn.Sequential(conv, norm).eval(), x)
     found = plain.bounds(x, perturb={"1.weight": bl.Linf(eps=0.1)}, method="ibp")
     scale = torch.rsqrt(norm.running_var + norm.eps)[:, None, None]
-    exact = ((conv(x) - norm.running_mean[:, None, None]) * scale).abs() * 0.1  # exact, as the input is fixed
+    # exact, as the input is fixed
+    exact = ((conv(x) - norm.running_mean[:, None, None]) * scale).abs() * 0.1
     torch.testing.assert_close(found.width, 2 * exact)
 
 
-# -- balls ----------------------------------------------------------------------------------------------------------------
+# -- balls -----------------------------------------------------------------------------------------
 
 
 def test_a_ball_through_a_relu() -> None:
@@ -320,19 +400,28 @@ def test_a_ball_through_a_relu() -> None:
 def test_moments_of_channels() -> None:
     for shape in ((6, 3), (4, 3, 5), (2, 3, 4, 5)):
         x = draw(*shape).requires_grad_()
-        assert torch.autograd.gradcheck(moments, (x,)) and torch.autograd.gradgradcheck(moments, (x,))
+        assert torch.autograd.gradcheck(moments, (x,)) and torch.autograd.gradgradcheck(
+            moments, (x,)
+        )
         dims = [0, *range(2, len(shape))]
-        torch.testing.assert_close(moments(x), torch.stack([x.mean(dims), x.var(dims, correction=0)]))
+        torch.testing.assert_close(
+            moments(x), torch.stack([x.mean(dims), x.var(dims, correction=0)])
+        )
 
 
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3, 2)])
 def test_constants_are_summed_by_samples(shape: tuple[int, ...]) -> None:
     middle, radius = draw(*shape), draw(*shape, seed=1).abs()
-    inputs = [tensor.requires_grad_() for tensor in (draw(2, *shape, seed=2), middle - radius, middle + radius)]
+    inputs = [
+        tensor.requires_grad_()
+        for tensor in (draw(2, *shape, seed=2), middle - radius, middle + radius)
+    ]
     (_, whole), (_, sums) = rectified(*inputs), rectified(*inputs, summed=True)
     torch.testing.assert_close(sums, whole.reshape(2, 7, -1).sum(2))
     for a, b in zip(
-        torch.autograd.grad((sums**3).sum(), inputs), torch.autograd.grad((whole.reshape(2, 7, -1).sum(2) ** 3).sum(), inputs), strict=True
+        torch.autograd.grad((sums**3).sum(), inputs),
+        torch.autograd.grad((whole.reshape(2, 7, -1).sum(2) ** 3).sum(), inputs),
+        strict=True,
     ):
         torch.testing.assert_close(a, b)
 
@@ -340,7 +429,11 @@ def test_constants_are_summed_by_samples(shape: tuple[int, ...]) -> None:
 def test_a_ball_knows_its_ends_whoever_asks() -> None:
     centre, radius = draw(3).requires_grad_(), draw(3, seed=1).abs()
     x = Ball(centre, radius)
-    assert (x.shape, x.dtype, x.device) == (centre.shape, centre.dtype, centre.device) and x.ball == (x.centre, x.radius)
+    assert (x.shape, x.dtype, x.device) == (
+        centre.shape,
+        centre.dtype,
+        centre.device,
+    ) and x.ball == (x.centre, x.radius)
     with torch.no_grad():
         assert not (x.lower > x.upper).any()
     (gradient,) = torch.autograd.grad(x.lower.sum(), centre)
@@ -351,13 +444,18 @@ def test_a_ball_knows_its_ends_whoever_asks() -> None:
 def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(passes.BLOCK, "cpu", block)
     generator = torch.Generator().manual_seed(0)
-    rows, others, weights = (torch.randn(n, 11, dtype=torch.float64, generator=generator).requires_grad_() for n in (4, 3, 3))
+    rows, others, weights = (
+        torch.randn(n, 11, dtype=torch.float64, generator=generator).requires_grad_()
+        for n in (4, 3, 3)
+    )
     expected = ((rows[:, None] - others).abs() * weights).sum(2)
     found = passes.absolute_dots(rows, others, weights)
     torch.testing.assert_close(found, expected)
     upstream = torch.randn(4, 3, dtype=torch.float64, generator=generator)
     for got, want in zip(
-        torch.autograd.grad(found, (rows, others, weights), upstream), torch.autograd.grad(expected, (rows, others, weights), upstream), strict=True
+        torch.autograd.grad(found, (rows, others, weights), upstream),
+        torch.autograd.grad(expected, (rows, others, weights), upstream),
+        strict=True,
     ):
         torch.testing.assert_close(got, want)
     assert passes.absolute_dots(rows[:0], others, weights).shape == (0, 3)
@@ -368,7 +466,11 @@ class Tail(nn.Module):
 
     def __init__(self, way: str) -> None:
         super().__init__()
-        self.way, self.first, self.last = way, nn.Conv2d(1, 4, 3, padding=1).double(), nn.Linear(4 if way == "mean" else 16, 5).double()
+        self.way, self.first, self.last = (
+            way,
+            nn.Conv2d(1, 4, 3, padding=1).double(),
+            nn.Linear(4 if way == "mean" else 16, 5).double(),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x).relu()
@@ -377,26 +479,39 @@ class Tail(nn.Module):
             "gaps": lambda: F.avg_pool2d(y, 3, 5, padding=1),
             "overlap": lambda: F.avg_pool2d(y, 6, 2),
             "mean": lambda: y.mean((2, 3)),
-            "layers": lambda: F.avg_pool2d(y, 4).flatten(1) @ torch.linspace(-1, 1, 256, dtype=y.dtype).reshape(16, 16),
+            "layers": lambda: (
+                F.avg_pool2d(y, 4).flatten(1)
+                @ torch.linspace(-1, 1, 256, dtype=y.dtype).reshape(16, 16)
+            ),
         }
         return self.last(ways[self.way]().flatten(1))
 
 
 @pytest.mark.parametrize("way", ["pool", "gaps", "overlap", "mean", "layers"])
 def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Differences of outputs by interval arithmetic, ending as early as allowed and as late as possible."""
+    """Differences of outputs by interval arithmetic, ending as early as allowed and as late as
+    possible."""
     torch.manual_seed(0)
-    model, x, labels = Tail(way), torch.rand(3, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 4, 2])
+    model, x, labels = (
+        Tail(way),
+        torch.rand(3, 1, 8, 8, dtype=torch.float64),
+        torch.tensor([0, 4, 2]),
+    )
     region = bl.Linf(x, 0.1)
     early = bl.capture(model, x)
-    found = bl.robust_cross_entropy(early, region, labels, method="ibp"), early.margins(region, labels, method="ibp")
+    found = (
+        bl.robust_cross_entropy(early, region, labels, method="ibp"),
+        early.margins(region, labels, method="ibp"),
+    )
     analysis = early.ask((region,), {}, "ibp", None, "adaptive").analysis
     assert ("linear" in " ".join(analysis.plan.settled)) is False
     ends_early = len(analysis.plan.settled - analysis.plan.nonlinear) > 0
     assert ends_early == (way != "overlap")
     monkeypatch.setattr(Plan, "settled", property(lambda plan: plan.nonlinear))
     late = bl.capture(model, x)
-    torch.testing.assert_close(found[0], bl.robust_cross_entropy(late, region, labels, method="ibp"))
+    torch.testing.assert_close(
+        found[0], bl.robust_cross_entropy(late, region, labels, method="ibp")
+    )
     torch.testing.assert_close(found[1], late.margins(region, labels, method="ibp"))
 
 
@@ -404,7 +519,10 @@ def test_common_rows_and_their_gradient() -> None:
     rows = draw(4, 1, 2, 3).requires_grad_()
     pick = lambda rows: common(rows.expand(-1, 5, -1, -1))
     assert torch.equal(pick(rows), rows[:, 0])
-    assert torch.autograd.gradcheck(pick, (rows,)) and torch.autograd.gradgradcheck(lambda rows: pick(rows) ** 2, (rows,))
+    assert torch.autograd.gradcheck(pick, (rows,)) and torch.autograd.gradgradcheck(
+        lambda rows: pick(rows) ** 2, (rows,)
+    )
     shared = rows.expand(-1, 5, -1, -1)
     (gradient,) = torch.autograd.grad(common(shared).sum(), shared)
-    assert gradient.untyped_storage().nbytes() <= 8 * rows.numel()  # there once, not for every sample
+    # there once, not for every sample
+    assert gradient.untyped_storage().nbytes() <= 8 * rows.numel()

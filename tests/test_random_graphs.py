@@ -19,13 +19,20 @@ programs = st.lists(st.tuples(number, number, number, number), min_size=1, max_s
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs, seed=number, double=st.booleans())
-def test_random_graphs_are_sound(program: list[tuple[int, int, int, int]], seed: int, double: bool) -> None:
-    attack(program, lambda dtype: random_region(random.Random(seed), dtype), torch.float64 if double else torch.float32)
+def test_random_graphs_are_sound(
+    program: list[tuple[int, int, int, int]], seed: int, double: bool
+) -> None:
+    attack(
+        program,
+        lambda dtype: random_region(random.Random(seed), dtype),
+        torch.float64 if double else torch.float32,
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs_through_the_front_end(seed: int) -> None:
-    """The same programs as plain modules: torch.export reads them, the graph computes what they compute, bounds hold."""
+    """The same programs as plain modules: torch.export reads them, the graph computes what they
+    compute, bounds hold."""
     program = random_program(random.Random(seed))
     module, x = Program(program, torch.float64), torch.randn(2, 4, dtype=torch.float64)
     net = bl.capture(module, x)

@@ -20,7 +20,11 @@ from tests.reference import zoo
 FOLDER = Path(__file__).parent / "reference"
 REGIONS = {"inf": bl.Linf, "2": bl.L2, "1": bl.L1}
 RELU = ("mlp_relu", "mlp_leaky", "cnn", "cnn_maxpool", "residual", "dense", "grouped", "generator")
-UNSOUND = {("mlp_leaky", "inf", "forward"), ("attention", "2", "ibp"), ("attention", "2", "crown-ibp")}
+UNSOUND = {
+    ("mlp_leaky", "inf", "forward"),
+    ("attention", "2", "ibp"),
+    ("attention", "2", "crown-ibp"),
+}
 """Where the reference is narrower than ours because it is wrong; the tests below show each."""
 
 
@@ -29,7 +33,13 @@ def case(name: str) -> tuple[nn.Module, Tensor, bl.Net]:
     data = arrays()
     module = zoo.build(name)
     prefix = f"{name}/w/"
-    module.load_state_dict({key.removeprefix(prefix): torch.from_numpy(data[key]) for key in data if key.startswith(prefix)})
+    module.load_state_dict(
+        {
+            key.removeprefix(prefix): torch.from_numpy(data[key])
+            for key in data
+            if key.startswith(prefix)
+        }
+    )
     x = torch.from_numpy(data[f"{name}/x"])
     return module.eval(), x, bl.capture(module, x)
 
@@ -43,10 +53,19 @@ def arrays() -> dict[str, Any]:
 def reference(name: str, norm: str, method: str) -> tuple[Tensor, Tensor] | None:
     key = f"{name}/{norm}/{method}"
     data = arrays()
-    return (torch.from_numpy(data[f"{key}/lower"]), torch.from_numpy(data[f"{key}/upper"])) if f"{key}/lower" in data else None
+    return (
+        (torch.from_numpy(data[f"{key}/lower"]), torch.from_numpy(data[f"{key}/upper"]))
+        if f"{key}/lower" in data
+        else None
+    )
 
 
-ALL = [(name, norm, method) for name, (_, _, norms) in zoo.CASES.items() for norm in norms for method in METHODS]
+ALL = [
+    (name, norm, method)
+    for name, (_, _, norms) in zoo.CASES.items()
+    for norm in norms
+    for method in METHODS
+]
 
 
 @pytest.mark.parametrize(("name", "norm", "method"), ALL)
@@ -69,7 +88,9 @@ def test_sound_and_no_wider_than_the_reference(name: str, norm: str, method: str
 
 def test_every_case_of_the_reference_is_covered() -> None:
     cases = json.loads((FOLDER / "cases.json").read_text())
-    assert {(name, norm) for name, entry in cases.items() for norm in entry["norms"]} == {(name, norm) for name, norm, _ in ALL}
+    assert {(name, norm) for name, entry in cases.items() for norm in entry["norms"]} == {
+        (name, norm) for name, norm, _ in ALL
+    }
 
 
 def test_the_reference_is_unsound_for_leaky_relu_in_forward_mode() -> None:
@@ -81,7 +102,10 @@ def test_the_reference_is_unsound_for_leaky_relu_in_forward_mode() -> None:
     ours = net.bounds(bl.Linf(x, eps), method="forward")
     starts, broken = 16, 0.0
     torch.manual_seed(0)
-    for sign, theirs, bound in ((1, known[1], ours.upper.detach()), (-1, known[0], ours.lower.detach())):
+    for sign, theirs, bound in (
+        (1, known[1], ours.upper.detach()),
+        (-1, known[0], ours.lower.detach()),
+    ):
         for output in range(10):
             centre = x.repeat(starts, 1)
             z = centre + eps * (2 * torch.rand_like(centre) - 1)
@@ -96,7 +120,8 @@ def test_the_reference_is_unsound_for_leaky_relu_in_forward_mode() -> None:
 
 
 def test_the_reference_forgets_the_shortcut_of_attention_under_l2() -> None:
-    """Its interval bounds under L2 are exactly those of a network whose shortcut adds a constant instead of the input."""
+    """Its interval bounds under L2 are exactly those of a network whose shortcut adds a constant
+    instead of the input."""
     module, x, _ = case("attention")
 
     class Constant(nn.Module):

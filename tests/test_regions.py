@@ -21,7 +21,9 @@ numbers = st.floats(-3, 3, allow_nan=False, width=32)
 
 def tensors(*shape: int, low: float = -3, high: float = 3) -> st.SearchStrategy[Tensor]:
     size = math.prod(shape)
-    return st.lists(st.floats(low, high, width=32), min_size=size, max_size=size).map(lambda v: torch.tensor(v, dtype=D).reshape(shape))
+    return st.lists(st.floats(low, high, width=32), min_size=size, max_size=size).map(
+        lambda v: torch.tensor(v, dtype=D).reshape(shape)
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -36,9 +38,17 @@ def test_box_minimum_is_the_best_vertex(x: Tensor, c: Tensor, eps: Tensor) -> No
 
 
 @settings(max_examples=50, deadline=None)
-@given(x=tensors(2, 3), c=tensors(4, 2, 3), eps=tensors(2, low=0, high=2), p=st.sampled_from([1.0, 1.5, 2.0, 3.0, math.inf]))
-def test_ball_minimum_is_attained_by_a_member_and_never_beaten(x: Tensor, c: Tensor, eps: Tensor, p: float) -> None:
-    """The point where Hoelder's inequality is tight lies in the ball and has that value; samples have no smaller one."""
+@given(
+    x=tensors(2, 3),
+    c=tensors(4, 2, 3),
+    eps=tensors(2, low=0, high=2),
+    p=st.sampled_from([1.0, 1.5, 2.0, 3.0, math.inf]),
+)
+def test_ball_minimum_is_attained_by_a_member_and_never_beaten(
+    x: Tensor, c: Tensor, eps: Tensor, p: float
+) -> None:
+    """The point where Hoelder's inequality is tight lies in the ball and has that value; samples
+    have no smaller one."""
     region = bl.Lp(x, p, eps)
     found = region.minimum(c)
     q = 1.0 if p == math.inf else math.inf if p == 1 else p / (p - 1)
@@ -52,7 +62,9 @@ def test_ball_minimum_is_attained_by_a_member_and_never_beaten(x: Tensor, c: Ten
             elif p == math.inf:
                 direction[i] = -torch.sign(a)
             elif a.abs().max() > 0:
-                direction[i] = -torch.sign(a) * (a.abs() / torch.linalg.vector_norm(a, q)) ** (q - 1)
+                direction[i] = -torch.sign(a) * (a.abs() / torch.linalg.vector_norm(a, q)) ** (
+                    q - 1
+                )
         point = x + eps[:, None] * direction
         assert (torch.linalg.vector_norm(direction, p, dim=1) <= 1 + 1e-9).all()
         torch.testing.assert_close((c[row] * point).sum(-1), found[row], atol=1e-7, rtol=1e-7)
@@ -90,7 +102,9 @@ def test_l0_with_one_budget_per_sample() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(x=tensors(2, 3, low=0, high=1), c=tensors(4, 2, 3), eps=st.floats(0.01, 2))
-def test_a_ball_cut_by_a_valid_range_is_between_ball_box_and_truth(x: Tensor, c: Tensor, eps: float) -> None:
+def test_a_ball_cut_by_a_valid_range_is_between_ball_box_and_truth(
+    x: Tensor, c: Tensor, eps: float
+) -> None:
     cut = bl.L2(x, eps, lower=0.0, upper=1.0)
     found = cut.minimum(c)
     assert (found >= bl.L2(x, eps).minimum(c) - 1e-12).all()
@@ -115,14 +129,25 @@ def test_a_ball_on_a_parameter_is_one_set_for_the_whole_tensor() -> None:
 def test_eps_per_call_per_sample_per_element() -> None:
     x = torch.zeros(2, 3)
     assert bl.Linf(x, 0.1).hull().upper.tolist() == torch.full((2, 3), 0.1).tolist()
-    assert bl.Linf(x, torch.tensor([0.1, 0.2])).hull().upper[:, 0].tolist() == pytest.approx([0.1, 0.2])
-    assert bl.Linf(x, torch.tensor([[0.0, 0.1, 0.2]])).hull().upper[1].tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert bl.Linf(x, torch.tensor([0.1, 0.2])).hull().upper[:, 0].tolist() == pytest.approx(
+        [0.1, 0.2]
+    )
+    assert bl.Linf(x, torch.tensor([[0.0, 0.1, 0.2]])).hull().upper[1].tolist() == pytest.approx(
+        [0.0, 0.1, 0.2]
+    )
     assert bl.Linf(x, [0.1, 0.2]).hull().upper[:, 0].tolist() == pytest.approx([0.1, 0.2])  # type: ignore[arg-type]
 
 
 def test_zero_width_and_valid_range() -> None:
     x = torch.rand(2, 3)
-    for region in (bl.Linf(x, 0.0), bl.L2(x, 0.0), bl.L1(x, 0.0), bl.Lp(x, 3, 0.0), bl.L0(x, 0), bl.Box(x, x)):
+    for region in (
+        bl.Linf(x, 0.0),
+        bl.L2(x, 0.0),
+        bl.L1(x, 0.0),
+        bl.Lp(x, 3, 0.0),
+        bl.L0(x, 0),
+        bl.Box(x, x),
+    ):
         assert (region.hull().lower == x).all() and (region.hull().upper == x).all()
         torch.testing.assert_close(region.minimum(torch.ones(1, 2, 3)), x.sum(1)[None])
     cut = bl.Linf(x, 5.0, lower=0.0, upper=1.0).hull()
@@ -130,7 +155,8 @@ def test_zero_width_and_valid_range() -> None:
 
 
 class Simplex(bl.Region):
-    """A user's own region: convex combinations of given points, one set of points for each sample (see docs/regions.md)."""
+    """A user's own region: convex combinations of given points, one set of points for each sample
+    (see docs/regions.md)."""
 
     def __init__(self, points: Tensor) -> None:
         self.points = points  # (count, batch, *shape)
@@ -143,7 +169,8 @@ class Simplex(bl.Region):
         return Interval(self.points.amin(0), self.points.amax(0))
 
     def minimum(self, coefficients: Tensor) -> Tensor:
-        values = (coefficients.unsqueeze(0) * self.points.unsqueeze(1)).flatten(3).sum(3)  # (count, rows, batch)
+        # (count, rows, batch)
+        values = (coefficients.unsqueeze(0) * self.points.unsqueeze(1)).flatten(3).sum(3)
         return values.amin(0)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:

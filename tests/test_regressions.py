@@ -1,4 +1,5 @@
-"""Wrong answers that bounding tools have given, one test each; and those that attacks on boundlab itself have found."""
+"""Wrong answers that bounding tools have given, one test each; and those that attacks on boundlab
+itself have found."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def exact_affine(f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, norm: str = "Linf") -> tuple[Tensor, Tensor]:
+def exact_affine(
+    f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, norm: str = "Linf"
+) -> tuple[Tensor, Tensor]:
     """The extremes of an affine function of each sample, from its Jacobian and the dual norm."""
     lower, upper = [], []
     for sample, radius in zip(x, torch.as_tensor(eps, dtype=x.dtype).expand(x.shape), strict=True):
@@ -37,13 +40,17 @@ def exact_affine(f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, 
 
 def answers(f: Callable[..., Any], *entries: Any) -> dict[str, bl.Bounds]:
     """The bounds of f by every method."""
-    net = bl.capture(f, *[entry.centre if isinstance(entry, bl.Region) else entry for entry in entries])
+    net = bl.capture(
+        f, *[entry.centre if isinstance(entry, bl.Region) else entry for entry in entries]
+    )
     return {method: net.bounds(*entries, method=method, alpha=steps(method)) for method in METHODS}
 
 
 def assert_exact(bounds: bl.Bounds, lower: Tensor, upper: Tensor, what: str) -> None:
     for found, expected in ((bounds.lower, lower), (bounds.upper, upper)):
-        torch.testing.assert_close(found.detach(), expected.detach(), msg=lambda text: f"{what}: {text}")
+        torch.testing.assert_close(
+            found.detach(), expected.detach(), msg=lambda text: f"{what}: {text}"
+        )
 
 
 def assert_holds(bounds: bl.Bounds, values: Tensor, what: str) -> None:
@@ -52,11 +59,18 @@ def assert_holds(bounds: bl.Bounds, values: Tensor, what: str) -> None:
         assert_inside(value.detach(), bounds.lower.detach(), bounds.upper.detach(), what)
 
 
-# -- convolution, pooling, padding ---------------------------------------------------------------------------------------
+# -- convolution, pooling, padding -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "options", [{"dilation": 2}, {"groups": 4}, {"groups": 4, "dilation": 2, "padding": 2}, {"dilation": 3, "stride": 2, "padding": 3}], ids=str
+    "options",
+    [
+        {"dilation": 2},
+        {"groups": 4},
+        {"groups": 4, "dilation": 2, "padding": 2},
+        {"dilation": 3, "stride": 2, "padding": 3},
+    ],
+    ids=str,
 )
 def test_dilated_and_depthwise_convolution(options: dict[str, Any]) -> None:
     layer = nn.Conv2d(4, 8, 3, **options).double()
@@ -67,7 +81,11 @@ def test_dilated_and_depthwise_convolution(options: dict[str, Any]) -> None:
 
 
 def test_dilated_depthwise_convolutions_behind_each_other() -> None:
-    model = nn.Sequential(nn.Conv2d(2, 2, 3, groups=2, dilation=2), nn.ReLU(), nn.Conv2d(2, 4, 3, groups=2, padding=2, dilation=2)).double()
+    model = nn.Sequential(
+        nn.Conv2d(2, 2, 3, groups=2, dilation=2),
+        nn.ReLU(),
+        nn.Conv2d(2, 4, 3, groups=2, padding=2, dilation=2),
+    ).double()
     check_sound(model, (bl.Linf(draw(2, 2, 6, 6), 0.3),))
 
 
@@ -107,7 +125,7 @@ def test_reflect_padding_and_count_include_pad(layer: nn.Module) -> None:
             assert_exact(bounds, lower, upper, method)
 
 
-# -- elementwise ---------------------------------------------------------------------------------------------------------
+# -- elementwise -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exponent", [4, 3, 6])
@@ -121,7 +139,10 @@ def test_power_on_1_2(exponent: int) -> None:
 @pytest.mark.parametrize("slope", [0.01, 0.3, 1.5, -0.4])
 def test_leaky_relu_in_forward_mode(slope: float) -> None:
     """One variable, so that a grid finds the extremes."""
-    f = lambda x: F.leaky_relu(x @ torch.tensor([[1.0, -2.0, 0.5]]).to(x), slope) @ torch.tensor([[1.0], [1.0], [-3.0]]).to(x)
+    f = lambda x: (
+        F.leaky_relu(x @ torch.tensor([[1.0, -2.0, 0.5]]).to(x), slope)
+        @ torch.tensor([[1.0], [1.0], [-3.0]]).to(x)
+    )
     x = torch.tensor([[-1.0], [0.2], [3.0]], dtype=torch.float64)
     values = torch.stack([f(x + step) for step in torch.linspace(-1, 1, 401, dtype=torch.float64)])
     for method, bounds in answers(f, bl.Linf(x, 1.0)).items():
@@ -142,7 +163,8 @@ def test_tanh_gelu_is_not_the_exact_one() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_softmax_of_tiny_probabilities(dtype: torch.dtype) -> None:
-    """softmax_i is largest where x_i is largest and all others least: its exact range, down to 1e-20."""
+    """softmax_i is largest where x_i is largest and all others least: its exact range, down to
+    1e-20."""
     x = torch.tensor([[0.0, -10.0, -20.0, -45.0], [30.0, 0.0, -5.0, 1.0]], dtype=dtype)
     sign = 2 * torch.eye(4, dtype=torch.float64) - 1
     highest = torch.stack([(x.double() + row).softmax(1)[:, i] for i, row in enumerate(sign)], 1)
@@ -155,7 +177,7 @@ def test_softmax_of_tiny_probabilities(dtype: torch.dtype) -> None:
         assert (bounds.upper <= 1 + room).all(), method
 
 
-# -- batch and repetition ------------------------------------------------------------------------------------------------
+# -- batch and repetition --------------------------------------------------------------------------
 
 
 def test_repeat_in_backward_mode() -> None:
@@ -174,16 +196,21 @@ def test_constant_that_carries_the_batch() -> None:
     whole = answers(lambda x: F.relu(x + constant) @ weight * constant[:, :2], bl.Linf(x, 0.5))
     for i in range(3):
         mine, sample = constant[i : i + 1], x[i : i + 1]
-        for method, alone in answers(lambda x, mine=mine: F.relu(x + mine) @ weight * mine[:, :2], bl.Linf(sample, 0.5)).items():
-            assert_exact(alone, whole[method].lower[i : i + 1], whole[method].upper[i : i + 1], method)
+        for method, alone in answers(
+            lambda x, mine=mine: F.relu(x + mine) @ weight * mine[:, :2], bl.Linf(sample, 0.5)
+        ).items():
+            assert_exact(
+                alone, whole[method].lower[i : i + 1], whole[method].upper[i : i + 1], method
+            )
 
 
-# -- norms ---------------------------------------------------------------------------------------------------------------
+# -- norms -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", ["L2", "L1"])
 def test_ball_that_feeds_a_nonlinearity(norm: str) -> None:
-    """sum of squares over an L2 ball is largest at (|c| + r)^2; of exponentials over an L1 ball, at one of its vertices."""
+    """sum of squares over an L2 ball is largest at (|c| + r)^2; of exponentials over an L1 ball, at
+    one of its vertices."""
     x, radius = draw(4, 3), 0.7
     if norm == "L2":
         region, f = bl.L2(x, radius), lambda x: (x**2).sum(1)
@@ -191,19 +218,32 @@ def test_ball_that_feeds_a_nonlinearity(norm: str) -> None:
         points = [x * (1 + radius / length), x * (1 - radius / length), x]
     else:
         region, f = bl.L1(x, radius), lambda x: torch.exp(x).sum(1)
-        points = [x + sign * radius * axis for axis in torch.eye(3, dtype=x.dtype) for sign in (1, -1)]
+        points = [
+            x + sign * radius * axis for axis in torch.eye(3, dtype=x.dtype) for sign in (1, -1)
+        ]
     for method, bounds in answers(f, region).items():
         assert_holds(bounds, torch.stack([f(point) for point in points]), method)
 
 
-@pytest.mark.parametrize("f", [torch.tanh, torch.relu, torch.exp, torch.sin, lambda x: x.softmax(1), lambda x: x * x.flip(1)], ids=range(6))
+@pytest.mark.parametrize(
+    "f",
+    [torch.tanh, torch.relu, torch.exp, torch.sin, lambda x: x.softmax(1), lambda x: x * x.flip(1)],
+    ids=range(6),
+)
 @pytest.mark.parametrize("norm", [bl.L2, bl.L1])
-def test_intervals_from_a_ball_whose_first_operator_is_not_linear(f: Callable[[Tensor], Tensor], norm: type) -> None:
-    """Each element alone reaches the whole radius: the range over an axis of the ball must be inside."""
+def test_intervals_from_a_ball_whose_first_operator_is_not_linear(
+    f: Callable[[Tensor], Tensor], norm: type
+) -> None:
+    """Each element alone reaches the whole radius: the range over an axis of the ball must be
+    inside."""
     x, radius = draw(4, 3), 0.8
     bounds = bl.capture(f, x).bounds(norm(x, radius), method="ibp")
     steps = torch.linspace(-radius, radius, 51, dtype=x.dtype)
-    assert_holds(bounds, torch.stack([f(x + step * axis) for axis in torch.eye(3, dtype=x.dtype) for step in steps]), "ibp")
+    assert_holds(
+        bounds,
+        torch.stack([f(x + step * axis) for axis in torch.eye(3, dtype=x.dtype) for step in steps]),
+        "ibp",
+    )
 
 
 @pytest.mark.parametrize("norm", ["L1", "L2"])
@@ -220,7 +260,8 @@ def test_ball_through_batch_norm(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["Linf", "L2", "L1"])
 def test_partly_perturbed_input(norm: str) -> None:
-    """Elements with eps 0 do not move: exact for an affine model, and outputs that read only them are points."""
+    """Elements with eps 0 do not move: exact for an affine model, and outputs that read only them
+    are points."""
     x, eps = draw(3, 4), torch.tensor([0.5, 0.0, 0.2, 0.0], dtype=torch.float64).expand(3, 4)
     region = {"Linf": bl.Linf, "L2": bl.L2, "L1": bl.L1}[norm](x, eps)
     layer = nn.Linear(4, 5).double()
@@ -232,7 +273,7 @@ def test_partly_perturbed_input(norm: str) -> None:
         assert_exact(fixed, f(x), f(x), method)
 
 
-# -- two inputs, and operators from outside -------------------------------------------------------------------------------
+# -- two inputs, and operators from outside --------------------------------------------------------
 
 
 def test_two_perturbed_inputs_multiplied() -> None:
@@ -243,7 +284,9 @@ def test_two_perturbed_inputs_multiplied() -> None:
     assert_exact(found["ibp"], corners.amin(0), corners.amax(0), "ibp")
     for method, bounds in found.items():
         assert_holds(bounds, corners, method)
-    for method, bounds in answers(lambda x, y: (x * y).sum(1), bl.Linf(x, radius), bl.Linf(y, radius)).items():
+    for method, bounds in answers(
+        lambda x, y: (x * y).sum(1), bl.Linf(x, radius), bl.Linf(y, radius)
+    ).items():
         assert_holds(bounds, torch.stack([corners.amax(0).sum(1), corners.amin(0).sum(1)]), method)
 
 
@@ -273,9 +316,14 @@ def outside() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("f", [torch.ops.boundlab_tests.grow, lambda x: torch.ops.boundlab_tests.scaled(x, -2.0)], ids=["elementwise", "composition"])
+@pytest.mark.parametrize(
+    "f",
+    [torch.ops.boundlab_tests.grow, lambda x: torch.ops.boundlab_tests.scaled(x, -2.0)],
+    ids=["elementwise", "composition"],
+)
 def test_operator_from_outside(f: Callable[[Tensor], Tensor]) -> None:
-    """The upper line of a convex function is its chord, not its tangent: lower and upper coefficients differ."""
+    """The upper line of a convex function is its chord, not its tangent: lower and upper
+    coefficients differ."""
     x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     steps = torch.linspace(-1, 1, 201, dtype=torch.float64)
     values = torch.stack([f(x + step) for step in steps])
@@ -298,11 +346,12 @@ def test_lines_of_an_operator_from_outside() -> None:
     assert lines.upper_b.item() == pytest.approx(math.cosh(1.0))
 
 
-# -- found by attacking boundlab --------------------------------------------------------------------------------------------
+# -- found by attacking boundlab -------------------------------------------------------------------
 
 
 def test_large_constants_do_not_swallow_slopes() -> None:
-    """In single precision (0.01 + 1e6) - 1e6 is 0: a slope must not be found by taking the constant off again."""
+    """In single precision (0.01 + 1e6) - 1e6 is 0: a slope must not be found by taking the constant
+    off again."""
     x = torch.full((1, 3), 5e3)
     for method, bounds in answers(lambda x: 0.01 * x + 1e6, bl.Linf(x, 5e3)).items():
         assert (bounds.lower <= 1e6 + 1).all(), method
@@ -313,7 +362,9 @@ def test_layer_norm_of_large_values_in_single_precision() -> None:
     """[0, large] + 1e-5 must stay positive, or the reciprocal square root has no domain."""
     x = 100 * draw(4, 6).float()
     f = lambda x: F.layer_norm(x, (6,))
-    values = torch.stack([f(x + 100 * draw(*x.shape, seed=s).float().clamp(-1, 1)) for s in range(20)])
+    values = torch.stack(
+        [f(x + 100 * draw(*x.shape, seed=s).float().clamp(-1, 1)) for s in range(20)]
+    )
     for method, bounds in answers(f, bl.Linf(x, 100.0)).items():
         assert_holds(bounds, values, method)
 
@@ -327,9 +378,12 @@ def test_layer_norm_of_large_values_in_single_precision() -> None:
     ids=["times", "scaled", "added", "counted", "integer", "mean", "and"],
 )  # fmt: skip
 def test_truth_values_in_arithmetic(f: Callable[[Tensor], Tensor]) -> None:
-    """The coefficient of a value that is not a floating-point number must not be dropped on the way back."""
+    """The coefficient of a value that is not a floating-point number must not be dropped on the way
+    back."""
     x = draw(6, 3)
-    values = torch.stack([f(x - 1), f(x + 1), *[f(x + draw(*x.shape, seed=s).clamp(-1, 1)) for s in range(100)]])
+    values = torch.stack(
+        [f(x - 1), f(x + 1), *[f(x + draw(*x.shape, seed=s).clamp(-1, 1)) for s in range(100)]]
+    )
     for method, bounds in answers(f, bl.Linf(x, 1.0)).items():
         assert_holds(bounds, values, method)
 
@@ -354,7 +408,14 @@ def test_truth_of_numbers_is_not_monotone(f: Callable[[Tensor], Tensor]) -> None
         assert_holds(bounds, values, method)
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.einsum("bi,bj->bij", x, x.flip(1)), lambda x: torch.einsum("bi,bj->bji", x, x)], ids=["ij", "ji"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.einsum("bi,bj->bij", x, x.flip(1)),
+        lambda x: torch.einsum("bi,bj->bji", x, x),
+    ],
+    ids=["ij", "ji"],
+)
 def test_outer_products(f: Callable[[Tensor], Tensor]) -> None:
     """As many samples as elements, so that a sum over the wrong dimension has the right shape."""
     x = draw(3, 3)
@@ -375,9 +436,14 @@ def test_floor_of_a_quotient_is_that_of_torch(y: float, dtype: torch.dtype) -> N
             assert torch.equal(bounds.lower, bounds.upper)
 
 
-@pytest.mark.parametrize(("f", "width"), [(F.softsign, 0.35), (F.tanhshrink, 0.7)], ids=["softsign", "tanhshrink"])
-def test_functions_that_torch_writes_out_are_one_node(f: Callable[[Tensor], Tensor], width: float) -> None:
-    """Interval arithmetic is exact for a rising function, and the lines are as good as a single curve allows."""
+@pytest.mark.parametrize(
+    ("f", "width"), [(F.softsign, 0.35), (F.tanhshrink, 0.7)], ids=["softsign", "tanhshrink"]
+)
+def test_functions_that_torch_writes_out_are_one_node(
+    f: Callable[[Tensor], Tensor], width: float
+) -> None:
+    """Interval arithmetic is exact for a rising function, and the lines are as good as a single
+    curve allows."""
     x = torch.linspace(-3, 3, 40)[:, None]
     region = bl.Linf(x, 0.5)
     net = bl.capture(f, x)
@@ -388,7 +454,8 @@ def test_functions_that_torch_writes_out_are_one_node(f: Callable[[Tensor], Tens
     for method, found in answers(f, region).items():
         assert_holds(found, torch.stack([f(x + d) for d in torch.linspace(-0.5, 0.5, 21)]), method)
         assert float(found.width.mean()) < width
-    near = bl.capture(lambda x: x * torch.reciprocal(x.abs() + 2) + (x - torch.tanh(2 * x)), x)  # looks alike, is not the same
+    # looks alike, is not the same
+    near = bl.capture(lambda x: x * torch.reciprocal(x.abs() + 2) + (x - torch.tanh(2 * x)), x)
     assert len(near.graph.nodes) > 6
 
 
@@ -396,7 +463,9 @@ def test_where_the_largest_can_be() -> None:
     x = torch.tensor([[0.0, 1.0, 1.2, -1.0], [3.0, 0.0, 0.1, 0.0]])
     bounds = bl.capture(lambda x: tuple(x.max(1)), x).bounds(bl.Linf(x, 0.15), method="crown")
     assert bounds[1].lower.tolist() == [1, 0] and bounds[1].upper.tolist() == [2, 0]
-    smallest = bl.capture(lambda x: x.argmin(1, keepdim=True), x).bounds(bl.Linf(x, 0.15), method="ibp")
+    smallest = bl.capture(lambda x: x.argmin(1, keepdim=True), x).bounds(
+        bl.Linf(x, 0.15), method="ibp"
+    )
     assert smallest.lower.tolist() == [[3], [1]] and smallest.upper.tolist() == [[3], [3]]
 
 
@@ -408,13 +477,20 @@ def test_a_step_function_before_the_last_layer_in_a_robust_loss() -> None:
     x, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])
     net = bl.capture(model, x)
     points = [x + 0.8 * (2 * torch.rand_like(x) - 1) for _ in range(300)]
-    worst = torch.stack([nn.functional.cross_entropy(model(p), y, reduction="none") for p in points]).amax(0)
+    worst = torch.stack(
+        [nn.functional.cross_entropy(model(p), y, reduction="none") for p in points]
+    ).amax(0)
     for method in ("ibp", "crown-ibp"):
-        assert (worst <= bl.robust_cross_entropy(net, bl.Linf(x, 0.8), y, method=method) + 1e-9).all()
+        assert (
+            worst <= bl.robust_cross_entropy(net, bl.Linf(x, 0.8), y, method=method) + 1e-9
+        ).all()
 
 
 def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
-    constant, x = torch.tensor([5.0, -3.0], dtype=torch.float64), torch.tensor([0.4, -0.2], dtype=torch.float64)
+    constant, x = (
+        torch.tensor([5.0, -3.0], dtype=torch.float64),
+        torch.tensor([0.4, -0.2], dtype=torch.float64),
+    )
     model = lambda x: torch.relu(torch.cat([constant, x])) * 2
     net = bl.capture(model, x, batched=False)
     bounds = net.bounds(bl.Linf(x, 0.3), method="crown")
@@ -432,26 +508,39 @@ def test_a_radius_is_taken_in_double_precision(ball: Callable[..., bl.Region], m
         layer.weight.copy_(torch.eye(3))
         layer.bias.zero_()
     x = torch.zeros(2, 3, dtype=torch.float64)
-    assert float(bl.capture(layer, x).bounds(ball(x, 0.9), method=method).upper.min().detach()) >= 0.9 - 1e-15
+    assert (
+        float(bl.capture(layer, x).bounds(ball(x, 0.9), method=method).upper.min().detach())
+        >= 0.9 - 1e-15
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("slope", [0.0, 0.1])
 def test_widths_beyond_all_numbers(method: str, slope: float) -> None:
-    """u - l overflowed to infinity, and the chord of the ReLU became the line 0: [0, 0] instead of [0, 3e8]."""
+    """u - l overflowed to infinity, and the chord of the ReLU became the line 0: [0, 0] instead of
+    [0, 3e8]."""
     x = torch.zeros(1, 2)
-    net = bl.capture(lambda x: F.leaky_relu(x * 3e38, slope) * 1e-30 if slope else F.relu(x * 3e38) * 1e-30, x)
+    net = bl.capture(
+        lambda x: F.leaky_relu(x * 3e38, slope) * 1e-30 if slope else F.relu(x * 3e38) * 1e-30, x
+    )
     bounds = net.bounds(bl.Linf(x, 1.0), method=method, alpha=steps(method))
-    assert float(bounds.upper.min()) >= 3e8 * (1 - 1e-5) and float(bounds.lower.max()) <= -slope * 3e8 * (1 - 1e-5)
+    assert float(bounds.upper.min()) >= 3e8 * (1 - 1e-5) and float(
+        bounds.lower.max()
+    ) <= -slope * 3e8 * (1 - 1e-5)
 
 
 def test_gradients_by_the_upper_end_of_a_box() -> None:
     """alpha-crown looked at the lower end only to tell whether anything is differentiated by."""
     torch.manual_seed(1)
     first, second = torch.randn(4, 5, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
-    low, up = -torch.rand(2, 4, dtype=torch.float64), torch.rand(2, 4, dtype=torch.float64).requires_grad_()
+    low, up = (
+        -torch.rand(2, 4, dtype=torch.float64),
+        torch.rand(2, 4, dtype=torch.float64).requires_grad_(),
+    )
     net = bl.capture(lambda x: F.relu(F.relu(x) @ first) @ second - x[:, :1], low)
-    ask = lambda upper: net.bounds(bl.Box(low, upper), method="alpha-crown", alpha=bl.Alpha(iterations=60, inner=20)).lower.sum()
+    ask = lambda upper: net.bounds(
+        bl.Box(low, upper), method="alpha-crown", alpha=bl.Alpha(iterations=60, inner=20)
+    ).lower.sum()
     (gradient,) = torch.autograd.grad(ask(up), up)
     direction = torch.randn_like(low)
     with torch.no_grad():
@@ -462,8 +551,13 @@ def test_gradients_by_the_upper_end_of_a_box() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_bounds_can_be_differentiated_twice(method: str) -> None:
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double(), torch.rand(2, 3, dtype=torch.float64)
+    model, x = (
+        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double(),
+        torch.rand(2, 3, dtype=torch.float64),
+    )
     bounds = bl.capture(model, x).bounds(bl.Linf(x, 0.2), method=method, alpha=steps(method))
-    (first,) = torch.autograd.grad((bounds.upper - bounds.lower).square().sum(), model[0].weight, create_graph=True)
+    (first,) = torch.autograd.grad(
+        (bounds.upper - bounds.lower).square().sum(), model[0].weight, create_graph=True
+    )
     (second,) = torch.autograd.grad(first.square().sum(), model[0].weight)
     assert torch.isfinite(second).all() and second.abs().max() > 0

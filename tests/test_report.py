@@ -58,7 +58,13 @@ def job() -> tuple[bl.Net, Certification, Tensor]:
     net = bl.capture(model, images[:2])
     labels = model(images).argmax(1)
     labels[0] = (labels[0] + 1) % 3
-    return net, certify(net, images, labels, [0.01, 0.05, 0.3], ["ibp", "crown-ibp", "crown"], valid=(0, 1)), images
+    return (
+        net,
+        certify(
+            net, images, labels, [0.01, 0.05, 0.3], ["ibp", "crown-ibp", "crown"], valid=(0, 1)
+        ),
+        images,
+    )
 
 
 def assert_self_contained(text: str) -> None:
@@ -67,16 +73,24 @@ def assert_self_contained(text: str) -> None:
     found = Structure(text)
     assert "script" not in found.tags
     assert "link" not in found.tags
-    sources = [value for name, value in found.attributes if name in ("src", "href", "srcset", "data", "action")]
+    sources = [
+        value
+        for name, value in found.attributes
+        if name in ("src", "href", "srcset", "data", "action")
+    ]
     assert all(value.startswith("data:image/png;base64,") for value in sources)
     assert "@import" not in text
     assert "url(" not in text
 
 
-def test_the_page_is_whole_and_self_contained(job: tuple[bl.Net, Certification, Tensor], tmp_path: Path) -> None:
+def test_the_page_is_whole_and_self_contained(
+    job: tuple[bl.Net, Certification, Tensor], tmp_path: Path
+) -> None:
     net, found, images = job
     path = tmp_path / "some" / "index.html"
-    write_report(path, found, images, line_cuts(net, found, images, 0.05), title="Title", note="A note")
+    write_report(
+        path, found, images, line_cuts(net, found, images, 0.05), title="Title", note="A note"
+    )
     text = path.read_text()
     assert_self_contained(text)
     assert text.count('<article class="card">') == 6
@@ -92,7 +106,12 @@ def test_the_page_is_whole_and_self_contained(job: tuple[bl.Net, Certification, 
 
 def test_everything_is_escaped(job: tuple[bl.Net, Certification, Tensor]) -> None:
     net, found, images = job
-    renamed = Certification(found.task, found.labels, found.predictions, tuple(Run(EVIL, r.radius, r.margins, r.seconds) for r in found.runs[:3]))
+    renamed = Certification(
+        found.task,
+        found.labels,
+        found.predictions,
+        tuple(Run(EVIL, r.radius, r.margins, r.seconds) for r in found.runs[:3]),
+    )
     cuts = line_cuts(net, found, images, 0.05)
     text = page(renamed, images, cuts, title=EVIL, note=EVIL, names=[EVIL] * 3)
     assert "<script" not in text
@@ -104,7 +123,9 @@ def test_odd_numbers_and_shapes() -> None:
         task = Task("", "", 2, 3, "2", None)
         labels = torch.tensor([0, 1])
         run = Run("ibp", 0.1, torch.full((2, 2), margin, dtype=torch.float64), 0.0)
-        text = page(Certification(task, labels, torch.tensor([-1, 1]), (run,)), torch.rand(2, 7), [], "t")
+        text = page(
+            Certification(task, labels, torch.tensor([-1, 1]), (run,)), torch.rand(2, 7), [], "t"
+        )
         assert_self_contained(text)
         assert "<img" not in text  # a vector has no picture
         assert "predicted NaN" in text
@@ -148,7 +169,15 @@ def test_cuts_lie_in_the_region_and_enclose_the_function(
 ) -> None:
     net, _, images = job
     labels = net.bounds(bl.Linf(images, 0.0), method="ibp").lower.argmax(1)
-    found = certify(net, images, labels, [0.2], ["ibp", "crown", "crown-ibp", "forward+backward"], norm=norm, valid=valid)
+    found = certify(
+        net,
+        images,
+        labels,
+        [0.2],
+        ["ibp", "crown", "crown-ibp", "forward+backward"],
+        norm=norm,
+        valid=valid,
+    )
     cuts = line_cuts(net, found, images, 0.2)
     assert [cut.method for cut in cuts] == ["crown", "crown-ibp", "forward+backward"]
     for cut in cuts:
@@ -168,11 +197,18 @@ def test_no_cut_without_a_correct_image(job: tuple[bl.Net, Certification, Tensor
     net, found, images = job
     wrong = Certification(found.task, found.labels, (found.labels + 1) % 3, found.runs)
     assert line_cuts(net, wrong, images, 0.05) == []
-    only_ibp = Certification(found.task, found.labels, found.predictions, tuple(run for run in found.runs if run.method == "ibp"))
+    only_ibp = Certification(
+        found.task,
+        found.labels,
+        found.predictions,
+        tuple(run for run in found.runs if run.method == "ibp"),
+    )
     assert line_cuts(net, only_ibp, images, 0.05) == []
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 1e-5), (-3e6, 12.0), (2.0, 2.0), (-0.3, 17.2)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1.0, 1.0), (0.0, 1e-5), (-3e6, 12.0), (2.0, 2.0), (-0.3, 17.2)]
+)
 def test_ticks(low: float, high: float) -> None:
     found = ticks(low, high)
     assert len(found) <= 9

@@ -1,4 +1,5 @@
-"""Every question on a second device: the same numbers as on the CPU, results on the device, and few waits for it."""
+"""Every question on a second device: the same numbers as on the CPU, results on the device, and few
+waits for it."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ ALPHA = bl.Alpha(iterations=2)
 Ask = Callable[[torch.device], Any]
 
 
-# -- the device itself -------------------------------------------------------------------------------------------------------
+# -- the device itself -----------------------------------------------------------------------------
 
 
 def test_it_computes_and_copies() -> None:
@@ -78,7 +79,7 @@ def test_it_counts_waits_and_kernels() -> None:
     assert second_device.kernels["gt"] == 2
 
 
-# -- cells -------------------------------------------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -88,7 +89,10 @@ def captured(network: str, device: torch.device) -> bl.Net:
 
 
 def asked(
-    network: str, device: torch.device, region: Callable[[Tensor, float], bl.Region] = bl.Linf, batch: int = 2
+    network: str,
+    device: torch.device,
+    region: Callable[[Tensor, float], bl.Region] = bl.Linf,
+    batch: int = 2,
 ) -> tuple[bl.Net, tuple[Any, ...]]:
     """A network, and a region around the first of its inputs."""
     first, *others = (x.to(device) for x in NETWORKS[network].inputs(batch))
@@ -110,12 +114,17 @@ def check(ask: Ask, within: float = 1e-4) -> None:
     expected, found = tensors(ask(HOST)), tensors(ask(DEVICE))
     assert expected and all(tensor.device == DEVICE for tensor in found)
     for one, other in zip(expected, found, strict=True):
-        torch.testing.assert_close(other.detach().cpu(), one.detach(), rtol=within, atol=within, equal_nan=True)
+        torch.testing.assert_close(
+            other.detach().cpu(), one.detach(), rtol=within, atol=within, equal_nan=True
+        )
 
 
 def with_gradients(net: bl.Net, loss: Tensor) -> list[Tensor]:
     names, parameters = zip(*net.parameters().items(), strict=True)
-    return [loss, *torch.autograd.grad(loss.sum(), parameters, allow_unused=True, materialize_grads=True)]
+    return [
+        loss,
+        *torch.autograd.grad(loss.sum(), parameters, allow_unused=True, materialize_grads=True),
+    ]
 
 
 def alpha_for(method: str) -> bl.Alpha | None:
@@ -130,7 +139,9 @@ def words(x: Tensor, eps: float) -> bl.Words:
 REGIONS: dict[str, Callable[[Tensor, float], bl.Region]] = {
     "Linf": bl.Linf,
     "Linf, cut": lambda x, eps: bl.Linf(x, eps, lower=-1.0, upper=torch.ones_like(x)),
-    "Linf, one a sample": lambda x, eps: bl.Linf(x, torch.linspace(eps / 2, eps, len(x)).to(x.device)),
+    "Linf, one a sample": lambda x, eps: bl.Linf(
+        x, torch.linspace(eps / 2, eps, len(x)).to(x.device)
+    ),
     "L2": bl.L2,
     "L2, cut": lambda x, eps: bl.L2(x, eps, lower=-1.0, upper=1.0),
     "L1": bl.L1,
@@ -143,18 +154,29 @@ REGIONS: dict[str, Callable[[Tensor, float], bl.Region]] = {
 
 
 def cells() -> list[Any]:
-    """(network, region, method): of the quick run every method and region, the whole product with ``slow``."""
+    """(network, region, method): of the quick run every method and region, the whole product with
+    ``slow``."""
     found = []
     for network in NETWORKS:
         for region in REGIONS:
-            if network in HOST_ONLY or (region == "Words" and len(NETWORKS[network].shapes[0]) != 2):
+            if network in HOST_ONLY or (
+                region == "Words" and len(NETWORKS[network].shapes[0]) != 2
+            ):
                 continue
             for method in METHODS:
                 quick = network == "mlp" and (method != "alpha-crown" or region in ("Linf", "L2"))
-                quick |= network in ("cnn", "choices", "attention-causal") and region == "Linf" and method == "crown"
+                quick |= (
+                    network in ("cnn", "choices", "attention-causal")
+                    and region == "Linf"
+                    and method == "crown"
+                )
                 quick |= network == "lstm" and method == "crown-ibp" and region in ("Linf", "Words")
                 if network in QUICK or region == "Linf":
-                    found.append(pytest.param(network, region, method, marks=() if quick else pytest.mark.slow))
+                    found.append(
+                        pytest.param(
+                            network, region, method, marks=() if quick else pytest.mark.slow
+                        )
+                    )
     return found
 
 
@@ -174,7 +196,9 @@ def test_samples(region: str, generator: torch.device | None) -> None:
 
     def ask(device: torch.device) -> Tensor:
         x = torch.linspace(0, 1, 24).reshape(2, 4, 3).to(device)
-        drawn = REGIONS[region](x, 0.1).sample(None if generator is None else torch.Generator(generator).manual_seed(0))
+        drawn = REGIONS[region](x, 0.1).sample(
+            None if generator is None else torch.Generator(generator).manual_seed(0)
+        )
         return drawn if generator is not None else 0 * drawn
 
     check(ask)
@@ -182,7 +206,9 @@ def test_samples(region: str, generator: torch.device | None) -> None:
 
 def slowly(*names: str) -> list[Any]:
     """The first one in the quick run, all with ``slow``."""
-    return [pytest.param(name, marks=() if name == names[0] else pytest.mark.slow) for name in names]
+    return [
+        pytest.param(name, marks=() if name == names[0] else pytest.mark.slow) for name in names
+    ]
 
 
 @pytest.mark.parametrize("network", [*slowly(*QUICK)])
@@ -206,7 +232,13 @@ class TestQuestions:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
             size = net(*(x.to(device) for x in NETWORKS[network].inputs(2))).shape[1]
-            found = net.bounds(*entries, spec=torch.eye(size)[:2].to(device), method=method, alpha=alpha_for(method), intermediates=True)
+            found = net.bounds(
+                *entries,
+                spec=torch.eye(size)[:2].to(device),
+                method=method,
+                alpha=alpha_for(method),
+                intermediates=True,
+            )
             return [found, {name: found[name] for name in found.intermediates}]
 
         check(ask)
@@ -214,7 +246,9 @@ class TestQuestions:
     def test_little_memory(self, network: str, method: str) -> None:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
-            return net.bounds(*entries, method=method, alpha=alpha_for(method), memory="64 KiB", sides="lower")
+            return net.bounds(
+                *entries, method=method, alpha=alpha_for(method), memory="64 KiB", sides="lower"
+            )
 
         check(ask)
 
@@ -223,7 +257,9 @@ class TestQuestions:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
             weight = next(name for name in net.parameters() if "weight" in name)
-            return net.bounds(*entries, perturb={weight: region(eps=0.01)}, method=method, alpha=alpha_for(method))
+            return net.bounds(
+                *entries, perturb={weight: region(eps=0.01)}, method=method, alpha=alpha_for(method)
+            )
 
         check(ask)
 
@@ -232,7 +268,15 @@ class TestQuestions:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
             return with_gradients(
-                net, bl.robust_cross_entropy(net, *entries, labels(2, device), method=method, fused=fused, beta=0.5 if method == "crown-ibp" else 1.0)
+                net,
+                bl.robust_cross_entropy(
+                    net,
+                    *entries,
+                    labels(2, device),
+                    method=method,
+                    fused=fused,
+                    beta=0.5 if method == "crown-ibp" else 1.0,
+                ),
             )
 
         check(ask, 1e-3)
@@ -257,12 +301,19 @@ class TestMore:
 
         check(ask)
 
-    @pytest.mark.parametrize("alpha", [bl.Alpha(iterations=2, share=True), bl.Alpha(iterations=2, share=False, stop_when=0.0)], ids=["shared", "own"])
+    @pytest.mark.parametrize(
+        "alpha",
+        [bl.Alpha(iterations=2, share=True), bl.Alpha(iterations=2, share=False, stop_when=0.0)],
+        ids=["shared", "own"],
+    )
     def test_optimised_slopes_and_on_from_them(self, network: str, alpha: bl.Alpha) -> None:
         def ask(device: torch.device) -> Any:
             net, entries = asked(network, device)
             first = net.bounds(*entries, method="alpha-crown", alpha=alpha)
-            return [first, net.bounds(*entries, method="alpha-crown", alpha=alpha, slopes=first.slopes)]
+            return [
+                first,
+                net.bounds(*entries, method="alpha-crown", alpha=alpha, slopes=first.slopes),
+            ]
 
         check(ask)
 
@@ -270,7 +321,10 @@ class TestMore:
         def ask(device: torch.device) -> Any:
             net, x = captured(network, device), NETWORKS[network].inputs(2)[0].to(device)
             loss = bl.mean_loss_bound(net, x, labels(2, device), perturb=bl.weight_balls(net, 0.01))
-            return [bl.flatness(net, x, labels(2, device), 0.01, batch=1), with_gradients(net, loss)]
+            return [
+                bl.flatness(net, x, labels(2, device), 0.01, batch=1),
+                with_gradients(net, loss),
+            ]
 
         check(ask, 1e-3)
 
@@ -278,7 +332,9 @@ class TestMore:
         def ask(device: torch.device) -> Any:
             case = NETWORKS[network]
             inputs = tuple(x.to(device) for x in case.inputs(2))
-            return bl.capture(case.model().to(device), *inputs, batched=False).bounds(bl.Linf(inputs[0], case.eps), *inputs[1:])
+            return bl.capture(case.model().to(device), *inputs, batched=False).bounds(
+                bl.Linf(inputs[0], case.eps), *inputs[1:]
+            )
 
         check(ask)
 
@@ -291,19 +347,31 @@ class TestMore:
 def test_losses_in_train_mode(method: str) -> None:
     def ask(device: torch.device) -> Any:
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3))
+        model = nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3)
+        )
         x = torch.rand(3, 1, 5, 5).to(device)
         net = bl.capture(model.to(device), x)
-        return with_gradients(net, bl.robust_cross_entropy(net, bl.Linf(x, 0.01), labels(3, device), method=method))
+        return with_gradients(
+            net, bl.robust_cross_entropy(net, bl.Linf(x, 0.01), labels(3, device), method=method)
+        )
 
     check(ask, 1e-3)
 
 
-# -- waiting -----------------------------------------------------------------------------------------------------------------
+# -- waiting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("network", ["lstm", "cnn", "encoder-pre-gelu"])
-@pytest.mark.parametrize(("method", "most"), [("ibp", 1), ("crown-ibp", 2), ("crown", 4), pytest.param("alpha-crown", 16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("method", "most"),
+    [
+        ("ibp", 1),
+        ("crown-ibp", 2),
+        ("crown", 4),
+        pytest.param("alpha-crown", 16, marks=pytest.mark.slow),
+    ],
+)
 def test_waits_are_few(network: str, method: str, most: float) -> None:
     """By perturbed node: a device that is waited for all the time is slower than the host alone."""
     net, entries = asked(network, DEVICE)
@@ -332,11 +400,12 @@ def test_what_is_remembered_of_a_tensor_ends_when_it_changes() -> None:
     assert all_finite(x)
 
 
-# -- programs that were exported elsewhere -----------------------------------------------------------------------------------
+# -- programs that were exported elsewhere ---------------------------------------------------------
 
 
 class Counted(nn.Module):
-    """Makes a tensor on the device of its input: in an exported program that is the device of the export."""
+    """Makes a tensor on the device of its input: in an exported program that is the device of the
+    export."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -349,7 +418,9 @@ class Counted(nn.Module):
 
 def exported() -> torch.export.ExportedProgram:
     torch.manual_seed(0)
-    return torch.export.export(Counted().eval(), (torch.rand(2, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return torch.export.export(
+        Counted().eval(), (torch.rand(2, 4),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
 
 
 def test_a_program_of_another_device() -> None:
@@ -363,23 +434,48 @@ def test_a_program_of_another_device() -> None:
 def test_certify_a_program_of_another_device(tmp_path: Path) -> None:
     torch.export.save(exported(), tmp_path / "model.pt2")
     generator = np.random.default_rng(0)
-    np.savez(tmp_path / "data.npz", images=generator.random((5, 4), dtype=np.float32), labels=np.arange(5) % 3)
+    np.savez(
+        tmp_path / "data.npz",
+        images=generator.random((5, 4), dtype=np.float32),
+        labels=np.arange(5) % 3,
+    )
     found = []
     for name in ("cpu", second_device.NAME):
-        words_ = ["certify", tmp_path / "model.pt2", tmp_path / "data.npz", "--eps", "0.05", "--device", name, "--output", tmp_path / name]
+        words_ = [
+            "certify",
+            tmp_path / "model.pt2",
+            tmp_path / "data.npz",
+            "--eps",
+            "0.05",
+            "--device",
+            name,
+            "--output",
+            tmp_path / name,
+        ]
         assert main([str(word) for word in words_]) == 0
         found.append(json.loads((tmp_path / name / "results.json").read_text()))
     for one, other in zip(found[0]["runs"], found[1]["runs"], strict=True):
-        np.testing.assert_allclose(np.array(one["margins"]), np.array(other["margins"]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            np.array(one["margins"]), np.array(other["margins"]), rtol=1e-4, atol=1e-5
+        )
 
 
-# -- certifying, training, words ---------------------------------------------------------------------------------------------
+# -- certifying, training, words -------------------------------------------------------------------
 
 
 def test_certify() -> None:
     images, classes = load_digits(5)
     runs = [
-        certify(load_model().to(device), images, classes, (0.02,), ("ibp", "crown-ibp"), valid=(0.0, 1.0), batch=4, device=device).runs
+        certify(
+            load_model().to(device),
+            images,
+            classes,
+            (0.02,),
+            ("ibp", "crown-ibp"),
+            valid=(0.0, 1.0),
+            batch=4,
+            device=device,
+        ).runs
         for device in (HOST, DEVICE)
     ]
     for one, other in zip(*runs, strict=True):
@@ -390,18 +486,53 @@ def test_certify() -> None:
 def test_certify_command(tmp_path: Path, norm: str, capsys: pytest.CaptureFixture[str]) -> None:
     images, classes = load_digits(3)
     np.savez(tmp_path / "data.npz", images=images.numpy(), labels=classes.numpy())
-    arguments = ["certify", "boundlab.demo.model:load_model", tmp_path / "data.npz", "--eps", "0.02", "--norm", norm, "--methods", "crown-ibp"]
-    arguments += ["--mean", "0.1", "--std", "0.9", "--device", second_device.NAME, "--output", tmp_path / "report"]
+    arguments = [
+        "certify",
+        "boundlab.demo.model:load_model",
+        tmp_path / "data.npz",
+        "--eps",
+        "0.02",
+        "--norm",
+        norm,
+        "--methods",
+        "crown-ibp",
+    ]
+    arguments += [
+        "--mean",
+        "0.1",
+        "--std",
+        "0.9",
+        "--device",
+        second_device.NAME,
+        "--output",
+        tmp_path / "report",
+    ]
     assert main([str(word) for word in arguments]) == 0, capsys.readouterr().err
     assert any((tmp_path / "report").iterdir())
 
 
 def digits(count: int = 24) -> Images:
     generator = torch.Generator().manual_seed(1)
-    return Images(torch.randint(0, 256, (count, 1, 28, 28), dtype=torch.uint8, generator=generator), torch.arange(count) % 10, 10, "digits")
+    return Images(
+        torch.randint(0, 256, (count, 1, 28, 28), dtype=torch.uint8, generator=generator),
+        torch.arange(count) % 10,
+        10,
+        "digits",
+    )
 
 
-RECIPE = Recipe.read({"data": "mnist", "model": "tiny-cnn", "epochs": 1, "batch": 12, "start": 0.0, "length": 1.0, "eps": 0.01, "milestones": ()})
+RECIPE = Recipe.read(
+    {
+        "data": "mnist",
+        "model": "tiny-cnn",
+        "epochs": 1,
+        "batch": 12,
+        "start": 0.0,
+        "length": 1.0,
+        "eps": 0.01,
+        "milestones": (),
+    }
+)
 RECIPES = {
     "crown-ibp": RECIPE,
     "ibp": replace(RECIPE, method="ibp"),
@@ -409,34 +540,75 @@ RECIPES = {
     "augmented": replace(RECIPE, flip=True, crop=2, l1=1e-5, channels_last=True),
     "batch norm": replace(RECIPE, model="small-cnn-bn"),
     "weights": replace(
-        RECIPE, model="mlp", perturb="weights", init="default", tightness=0.0, balance=0.0, normalise=False, batch=24, optimiser="sgd"
+        RECIPE,
+        model="mlp",
+        perturb="weights",
+        init="default",
+        tightness=0.0,
+        balance=0.0,
+        normalise=False,
+        batch=24,
+        optimiser="sgd",
     ),
 }
 
 
 @pytest.mark.parametrize("recipe", slowly(*RECIPES))
 def test_training(recipe: str) -> None:
-    check(lambda device: list(Trainer(RECIPES[recipe], digits(), None, Processes(0, 1, device)).run().parameters()), 1e-3)
+    check(
+        lambda device: list(
+            Trainer(RECIPES[recipe], digits(), None, Processes(0, 1, device)).run().parameters()
+        ),
+        1e-3,
+    )
 
 
 def test_evaluate() -> None:
     images, classes = load_digits(5)
     ask = lambda device: evaluate(
-        load_model(), Images(images, classes, 10, "digits"), 0.05, ("ibp", "crown-ibp"), Attack(steps=3), 5, Processes(0, 1, device)
+        load_model(),
+        Images(images, classes, 10, "digits"),
+        0.05,
+        ("ibp", "crown-ibp"),
+        Attack(steps=3),
+        5,
+        Processes(0, 1, device),
     )
     assert ask(HOST) == ask(DEVICE)
 
 
-def test_train_and_evaluate_commands(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_train_and_evaluate_commands(
+    files: Path,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Checkpoints carry over from a device to another."""
     flags = ["--files", str(files), "--limit", "16"]
-    train = ["train", "mnist-0.1-lirpa", *flags, "--output", str(tmp_path / "run"), "--model", "tiny-cnn", "--batch", "16", "--start", "0"]
+    train = [
+        "train",
+        "mnist-0.1-lirpa",
+        *flags,
+        "--output",
+        str(tmp_path / "run"),
+        "--model",
+        "tiny-cnn",
+        "--batch",
+        "16",
+        "--start",
+        "0",
+    ]
     train += ["--length", "1", "--milestones", "1"]
-    assert main([*train, "--epochs", "1", "--device", second_device.NAME]) == 0, capsys.readouterr().err
-    assert main([*train, "--epochs", "2", "--device", second_device.NAME, "--resume"]) == 0, capsys.readouterr().err
+    assert main([*train, "--epochs", "1", "--device", second_device.NAME]) == 0, (
+        capsys.readouterr().err
+    )
+    assert main([*train, "--epochs", "2", "--device", second_device.NAME, "--resume"]) == 0, (
+        capsys.readouterr().err
+    )
     found = []
     for name in ("cpu", second_device.NAME):
-        assert main(["evaluate", str(tmp_path / "run"), *flags, "--steps", "2", "--device", name]) == 0, capsys.readouterr().err
+        assert (
+            main(["evaluate", str(tmp_path / "run"), *flags, "--steps", "2", "--device", name]) == 0
+        ), capsys.readouterr().err
         found.append(json.loads((tmp_path / "run" / "errors.json").read_text()))
     assert found[0] == found[1]
 
@@ -449,12 +621,15 @@ def sentences() -> Sentences:
         (["nice", "movie"], 1, True),
         (["poor", "poor", "movie"], 0, True),
     ] * 2
-    return Sentences.of(texts, Vocabulary.of([text for text, _, _ in texts], neighbours, 1), "texts")
+    return Sentences.of(
+        texts, Vocabulary.of([text for text, _, _ in texts], neighbours, 1), "texts"
+    )
 
 
 def trained_on_words(model: str, device: torch.device) -> nn.Module:
     recipe = Recipe.read({"data": "sst", "perturb": "words", "model": model, "epochs": 1, "batch": 4, "eps": 1.0, "start": 0.0, "length": 0.5, "schedule": "linear",
-                          "phrases": 0, "init": "default", "tightness": 0.0, "balance": 0.0, "budget": 1, "milestones": ()})  # fmt: skip
+                          "phrases": 0, "init": "default", "tightness": 0.0, "balance": 0.0,
+                          "budget": 1, "milestones": ()})  # fmt: skip
     return Trainer(recipe, sentences(), None, Processes(0, 1, device)).run()
 
 
@@ -477,12 +652,16 @@ def test_attacks_on_weights_and_surfaces() -> None:
         model, x = case.model().to(device), case.inputs(4)[0].to(device)
         balls = bl.weight_balls(bl.capture(model, x), 0.01)
         worst, found = attack_weights(model, x, labels(4, device), balls, steps=2)
-        return [found, worst * torch.ones(1).to(device), surface(model, x, labels(4, device), balls, 3, 1.0).to(device)]
+        return [
+            found,
+            worst * torch.ones(1).to(device),
+            surface(model, x, labels(4, device), balls, 3, 1.0).to(device),
+        ]
 
     check(ask, 1e-3)
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def test_what_the_allocator_keeps_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,17 +671,24 @@ def test_what_the_allocator_keeps_is_free(monkeypatch: pytest.MonkeyPatch) -> No
     assert memory.free_memory(torch.device("cuda", 0)) == 6000
 
 
-# -- several processes -------------------------------------------------------------------------------------------------------
+# -- several processes -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked_for", "own"), [(None, "cuda:1"), ("cuda", "cuda:1"), ("cuda:0", "cuda:1"), ("cpu", "cpu")])
-def test_each_process_takes_its_own_gpu(asked_for: str | None, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("asked_for", "own"),
+    [(None, "cuda:1"), ("cuda", "cuda:1"), ("cuda:0", "cuda:1"), ("cpu", "cpu")],
+)
+def test_each_process_takes_its_own_gpu(
+    asked_for: str | None, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """nccl works on the current device: that has to be chosen before a process joins the others."""
     done: list[str] = []
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(str(device)))
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: done.append(backend))
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend: done.append(backend)
+    )
     found = Processes.here(None if asked_for is None else torch.device(asked_for))
     assert (str(found.device), done) == (own, ["cuda:1", "nccl"] if own != "cpu" else ["gloo"])

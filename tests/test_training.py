@@ -26,7 +26,7 @@ from boundlab.training.regularisers import balance, ibp_initialisation, preactiv
 from boundlab.training.schedules import Adaptive, Schedule
 from boundlab.training.trainer import CHECKPOINT, METRICS, Progress, Trainer
 
-# -- schedules -----------------------------------------------------------------------------------------------------------
+# -- schedules -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["fixed", "linear", "smooth"])
@@ -48,7 +48,15 @@ def test_the_smooth_schedule_has_no_jump_and_no_kink() -> None:
 
 def test_the_adaptive_schedule_waits_for_the_loss() -> None:
     schedule = Adaptive(step=0.25, target=1.0, memory=0.0)
-    for loss, share in ((2.0, 0.0), (0.5, 0.25), (3.0, 0.25), (0.9, 0.5), (0.9, 0.75), (0.9, 1.0), (0.9, 1.0)):
+    for loss, share in (
+        (2.0, 0.0),
+        (0.5, 0.25),
+        (3.0, 0.25),
+        (0.9, 0.5),
+        (0.9, 0.75),
+        (0.9, 1.0),
+        (0.9, 1.0),
+    ):
         schedule.note(loss)
         assert schedule.share == share
     other = Adaptive(step=0.25, target=1.0)
@@ -56,13 +64,15 @@ def test_the_adaptive_schedule_waits_for_the_loss() -> None:
     assert other.state == schedule.state
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "slow"}, {"start": -1.0}, {"length": -1.0}, {"length": math.nan}])
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "slow"}, {"start": -1.0}, {"length": -1.0}, {"length": math.nan}]
+)
 def test_wrong_schedules(wrong: dict[str, object]) -> None:
     with pytest.raises(bl.ArgumentError):
         Schedule(**wrong)  # type: ignore[arg-type]
 
 
-# -- recipes -------------------------------------------------------------------------------------------------------------
+# -- recipes ---------------------------------------------------------------------------------------
 
 
 def test_recipes_survive_a_file(tmp_path: Path) -> None:
@@ -75,10 +85,30 @@ def test_recipes_survive_a_file(tmp_path: Path) -> None:
 def test_every_vision_row_of_the_paper_has_a_recipe() -> None:
     for model in ("cnn7-bn", "densenet", "wide-resnet", "resnext"):
         for short, method in (("ibp", "ibp"), ("lirpa", "crown-ibp")):
-            cifar, tiny = recipe_named(f"cifar10-{model}-{short}"), recipe_named(f"tiny-imagenet-{model}-{short}")
-            assert (cifar.epochs, cifar.batch, cifar.start, cifar.length, cifar.milestones) == (2000, 256, 200, 800, (1400, 1700))
-            assert (tiny.epochs, tiny.start, tiny.length, tiny.milestones, tiny.size) == (800, 100, 400, (600, 700), 56)
-            assert cifar.method == tiny.method == method and cifar.factor == tiny.factor == 1.1 and cifar.lr == tiny.lr == 5e-4 and cifar.clip == 8
+            cifar, tiny = (
+                recipe_named(f"cifar10-{model}-{short}"),
+                recipe_named(f"tiny-imagenet-{model}-{short}"),
+            )
+            assert (cifar.epochs, cifar.batch, cifar.start, cifar.length, cifar.milestones) == (
+                2000,
+                256,
+                200,
+                800,
+                (1400, 1700),
+            )
+            assert (tiny.epochs, tiny.start, tiny.length, tiny.milestones, tiny.size) == (
+                800,
+                100,
+                400,
+                (600, 700),
+                56,
+            )
+            assert (
+                cifar.method == tiny.method == method
+                and cifar.factor == tiny.factor == 1.1
+                and cifar.lr == tiny.lr == 5e-4
+                and cifar.clip == 8
+            )
             assert cifar.eps == pytest.approx(8 / 255) and tiny.eps == pytest.approx(1 / 255)
 
 
@@ -105,12 +135,14 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
         recipe_named("mnist")
 
 
-# -- networks ------------------------------------------------------------------------------------------------------------
+# -- networks --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("size", "classes", "channels"), [(32, 10, 3), (56, 200, 3), (28, 7, 1)])
 @pytest.mark.parametrize("name", MODELS)
-def test_networks_for_any_image_and_number_of_classes(name: str, size: int, classes: int, channels: int) -> None:
+def test_networks_for_any_image_and_number_of_classes(
+    name: str, size: int, classes: int, channels: int
+) -> None:
     if "wide" in name and size == 56:
         pytest.skip("widen factor 10: as the others, but slow")
     model = build(name, channels, size, classes, (0.5,) * channels, (0.25,) * channels).eval()
@@ -125,8 +157,13 @@ def test_networks_can_be_bounded_in_train_mode(name: str) -> None:
     model = build(name, 3, 16, 4, (0.5,) * 3, (0.25,) * 3).train()
     x, y = torch.rand(2, 3, 16, 16), torch.tensor([1, 3])
     net = bl.capture(model, x)
-    losses = [bl.robust_cross_entropy(net, bl.Linf(x, eps, lower=0.0, upper=1.0), y) for eps in (0.0, 1e-4)]
-    torch.testing.assert_close(losses[0], nn.functional.cross_entropy(model(x), y, reduction="none"), rtol=1e-4, atol=1e-4)
+    losses = [
+        bl.robust_cross_entropy(net, bl.Linf(x, eps, lower=0.0, upper=1.0), y)
+        for eps in (0.0, 1e-4)
+    ]
+    torch.testing.assert_close(
+        losses[0], nn.functional.cross_entropy(model(x), y, reduction="none"), rtol=1e-4, atol=1e-4
+    )
     assert (losses[1] >= losses[0] - 1e-4).all()
     losses[1].sum().backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
@@ -137,7 +174,7 @@ def test_no_such_network() -> None:
         build("cnn", 1, 28, 10)
 
 
-# -- warm-up -------------------------------------------------------------------------------------------------------------
+# -- warm-up ---------------------------------------------------------------------------------------
 
 
 def test_the_initialisation_keeps_the_width_of_bounds() -> None:
@@ -155,12 +192,17 @@ def test_the_initialisation_keeps_the_width_of_bounds() -> None:
     usual = growth()
     ibp_initialisation(model, 0)
     assert usual > 50 and 0.3 < growth() < 3
-    layers_ = preactivations(bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, "ibp", None, "adaptive"))
+    layers_ = preactivations(
+        bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, "ibp", None, "adaptive")
+    )
     assert len(layers_) == 6
-    assert float(tightness(layers_, torch.tensor(1e-3)).detach()) >= 0 and 0 <= float(balance(layers_).detach()) <= 2
+    assert (
+        float(tightness(layers_, torch.tensor(1e-3)).detach()) >= 0
+        and 0 <= float(balance(layers_).detach()) <= 2
+    )
 
 
-# -- the loop ------------------------------------------------------------------------------------------------------------
+# -- the loop --------------------------------------------------------------------------------------
 
 
 def images(count: int = 96, side: int = 8) -> Images:
@@ -195,7 +237,10 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
 
 def test_training_learns_and_writes_what_it_did(tmp_path: Path) -> None:
     data = images()
-    trainer = Trainer(replace(TINY, epochs=20, lr=5e-3, milestones=(18,), flip=False, crop=0), data, tmp_path)  # a mirror image is of another class
+    # a mirror image is of another class
+    trainer = Trainer(
+        replace(TINY, epochs=20, lr=5e-3, milestones=(18,), flip=False, crop=0), data, tmp_path
+    )
     seen: list[Progress] = []
     model = trainer.run(seen.append)
     rows = list(csv.DictReader((tmp_path / METRICS).read_text().splitlines()))
@@ -204,7 +249,13 @@ def test_training_learns_and_writes_what_it_did(tmp_path: Path) -> None:
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
     assert len(seen) == 20 * 3 and seen[-1].step == seen[-1].steps == 3
     errors = evaluate(model, data, 0.05, ("ibp", "crown-ibp"), Attack(5, 1))
-    assert errors.clean <= errors.attacked <= errors.verified["crown-ibp"] <= errors.verified["ibp"] < 0.2
+    assert (
+        errors.clean
+        <= errors.attacked
+        <= errors.verified["crown-ibp"]
+        <= errors.verified["ibp"]
+        < 0.2
+    )
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 7])
@@ -261,7 +312,11 @@ def test_a_step_by_every_method(method: str) -> None:
     data = images()
     trainer = Trainer(replace(TINY, method=method, l1=1e-4), data)
     x, y = data.images[:8].float() / 255, data.labels[:8]
-    for weights in (Weights(0.0, 1.0, 0.5, 0.0), Weights(0.03, 0.5, 0.2, 0.3), Weights(0.03, 0.0, 0.0, 0.0)):
+    for weights in (
+        Weights(0.0, 1.0, 0.5, 0.0),
+        Weights(0.03, 0.5, 0.2, 0.3),
+        Weights(0.03, 0.0, 0.0, 0.0),
+    ):
         loss, seen = trainer.objective(x, y, weights)
         assert torch.isfinite(loss) and seen.shape == (4,)
         loss.backward()
@@ -277,13 +332,16 @@ def test_running_statistics_move_once_a_step() -> None:
 def test_crops_and_flips_keep_pixels_and_depend_on_the_epoch() -> None:
     data = images()
     trainer = Trainer(replace(TINY, size=6, crop=0), data)
-    one, two = (trainer.task.batch(torch.arange(32), torch.Generator().manual_seed(epoch))[0] for epoch in (0, 1))
+    one, two = (
+        trainer.task.batch(torch.arange(32), torch.Generator().manual_seed(epoch))[0]
+        for epoch in (0, 1)
+    )
     assert one.shape == (32, 1, 6, 6) and not torch.equal(one, two)
     pixels = set((data.images.float() / 255).unique().tolist())
     assert set(one.unique().tolist()) <= pixels
 
 
-# -- many processes ------------------------------------------------------------------------------------------------------
+# -- many processes --------------------------------------------------------------------------------
 
 WORKER = """
 import sys, torch
@@ -329,25 +387,33 @@ def run_with(count: int, epochs: int, output: Path) -> str:
         str(output),
     ]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(call, env=environment, capture_output=True, text=True, cwd=root, timeout=300, check=False)
+    done = subprocess.run(
+        call, env=environment, capture_output=True, text=True, cwd=root, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 PLAIN = replace(TINY, model="small-cnn", tightness=0.0, balance=0.0)
-"""Without batch norm and warm-up terms, which take the statistics of each process's share of a batch."""
+"""Without batch norm and warm-up terms, which take the statistics of each process's share of a
+batch."""
 
 
 def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
-    """The same gradients as one process on the joint batch; a run begun by one process is ended by two; all samples are evaluated."""
+    """The same gradients as one process on the joint batch; a run begun by one process is ended by
+    two; all samples are evaluated."""
     one, two, mixed = tmp_path / "one", tmp_path / "two", tmp_path / "mixed"
     recipe = replace(PLAIN, epochs=2)
     trainer = Trainer(recipe, images(), one)
     batch = next(trainer._batches())
-    loss, _ = trainer.objective(*trainer.task.batch(batch, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0))
+    loss, _ = trainer.objective(
+        *trainer.task.batch(batch, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0)
+    )
     expected = torch.autograd.grad(loss, list(trainer.model.parameters()))
     said = run_with(2, 2, two)
-    for gradient, joint in zip(torch.load(tmp_path / "two.gradients", weights_only=True), expected, strict=True):
+    for gradient, joint in zip(
+        torch.load(tmp_path / "two.gradients", weights_only=True), expected, strict=True
+    ):
         torch.testing.assert_close(gradient, joint, rtol=1e-4, atol=1e-6)
     assert said.split("ERRORS ")[1].split()[0] == "96"
 
@@ -362,7 +428,7 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
             torch.testing.assert_close(found["model"][key], value, rtol=0.0, atol=2 * TINY.lr)
 
 
-# -- evaluation ----------------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 def test_confidence_intervals() -> None:
@@ -373,7 +439,8 @@ def test_confidence_intervals() -> None:
 
 
 def test_an_attack_stays_inside_and_finds_what_is_there() -> None:
-    """f_1 - f_0 = 2 (x - 0.5): a radius of 0.1 flips exactly the points within 0.1 of the middle."""
+    """f_1 - f_0 = 2 (x - 0.5): a radius of 0.1 flips exactly the points within 0.1 of the
+    middle."""
     model = nn.Linear(1, 2, bias=True)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[-1.0], [1.0]]))

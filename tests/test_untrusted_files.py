@@ -51,7 +51,12 @@ class Small(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
             y = self.shift * self.constant
-        return nn.functional.gelu(self.layer(x.reshape(x.shape[0], -1)) * x.shape[1], approximate="tanh") + y
+        return (
+            nn.functional.gelu(
+                self.layer(x.reshape(x.shape[0], -1)) * x.shape[1], approximate="tanh"
+            )
+            + y
+        )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,9 @@ def saved() -> Members:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         free = ({0: torch.export.Dim.DYNAMIC},)
-        torch.export.save(torch.export.export(Small().eval(), (torch.rand(2, 2, 2),), dynamic_shapes=free), buffer)
+        torch.export.save(
+            torch.export.export(Small().eval(), (torch.rand(2, 2, 2),), dynamic_shapes=free), buffer
+        )
     with zipfile.ZipFile(buffer) as archive:
         return {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist()}
 
@@ -87,15 +94,20 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> None:
     """Every way to use the program ends in one line that says what is wrong."""
     for more in ([], ["--mean", "0"]):
         capsys.readouterr()
-        assert main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out", *more]) == 1
+        assert (
+            main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out", *more])
+            == 1
+        )
         (line,) = capsys.readouterr().err.splitlines()
         assert "only plain data is read" in line and any(word in line for word in words), line
 
 
-# -- programs --------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
-def test_programs_of_friends_are_the_same(saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_of_friends_are_the_same(
+    saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write({**saved, "extra/note.txt": b"hello"})
     ours, theirs = load_program(path), torch.export.load(path)
     assert str(ours.graph) == str(theirs.graph)
@@ -112,8 +124,14 @@ def test_guards_survive(folder: Path) -> None:
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return (x * 2 if x.shape[1] > 4 else x).reshape(x.shape[0], -1, 2).sum(1) + y[:, :1]
 
-    sizes = ({0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim.AUTO}, {0: torch.export.Dim("batch", min=2, max=64)})
-    torch.export.save(torch.export.export(Two(), (torch.rand(6, 10), torch.rand(6, 3)), dynamic_shapes=sizes), "two.pt2")
+    sizes = (
+        {0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim.AUTO},
+        {0: torch.export.Dim("batch", min=2, max=64)},
+    )
+    torch.export.save(
+        torch.export.export(Two(), (torch.rand(6, 10), torch.rand(6, 3)), dynamic_shapes=sizes),
+        "two.pt2",
+    )
     program = load_program(Path("two.pt2"))
     assert program._guards_code
     assert program.module()(torch.ones(8, 6), torch.ones(8, 3)).tolist() == [[7.0, 7.0]] * 8
@@ -127,8 +145,15 @@ def test_sizes_that_depend_on_others(folder: Path) -> None:
             return x + y[1:]
 
     size = torch.export.Dim("size", min=3, max=50)
-    torch.export.save(torch.export.export(Later(), (torch.rand(4), torch.rand(5)), dynamic_shapes=({0: size}, {0: size + 1})), "later.pt2")
-    assert str(load_program(Path("later.pt2")).range_constraints) == str(torch.export.load("later.pt2").range_constraints)
+    torch.export.save(
+        torch.export.export(
+            Later(), (torch.rand(4), torch.rand(5)), dynamic_shapes=({0: size}, {0: size + 1})
+        ),
+        "later.pt2",
+    )
+    assert str(load_program(Path("later.pt2")).range_constraints) == str(
+        torch.export.load("later.pt2").range_constraints
+    )
 
 
 def config(kind: str, prefix: str) -> Callable[[Members], Members]:
@@ -146,7 +171,10 @@ def config(kind: str, prefix: str) -> Callable[[Members], Members]:
 
 
 PICKLES: dict[str, Callable[[Members], Members | list[tuple[str, bytes]]]] = {
-    "sample inputs": lambda members: {**members, "data/sample_inputs/model.pt": evil((torch.zeros(2, 2, 2),))},
+    "sample inputs": lambda members: {
+        **members,
+        "data/sample_inputs/model.pt": evil((torch.zeros(2, 2, 2),)),
+    },
     "weights": config("weights", "weight_"),
     "constants": config("constants", "tensor_"),
     "opaque objects": config("constants", "opaque_obj_"),
@@ -158,23 +186,39 @@ PICKLES: dict[str, Callable[[Members], Members | list[tuple[str, bytes]]]] = {
         **{name.replace("model", "other"): members[name] for name in members if "model" in name},
         "data/sample_inputs/other.pt": evil((torch.zeros(2, 2, 2),)),
     },
-    "twice, evil first": lambda members: [("data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),))), *members.items()],
-    "twice, evil last": lambda members: [*members.items(), ("data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),)))],
-    "below another folder": lambda members: [*members.items(), ("../evil/data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),)))],
-    "plain pickle": lambda members: {**members, "data/sample_inputs/model.pt": pickle.dumps(Boom())},
+    "twice, evil first": lambda members: [
+        ("data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),))),
+        *members.items(),
+    ],
+    "twice, evil last": lambda members: [
+        *members.items(),
+        ("data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),))),
+    ],
+    "below another folder": lambda members: [
+        *members.items(),
+        ("../evil/data/sample_inputs/model.pt", evil((torch.zeros(2, 2, 2),))),
+    ],
+    "plain pickle": lambda members: {
+        **members,
+        "data/sample_inputs/model.pt": pickle.dumps(Boom()),
+    },
     "compiled library": lambda members: {**members, "data/aotinductor/model/model.so": b"\x7fELF"},
     "executorch": lambda members: {**members, "data/executorch/model": b""},
 }
 
 
 @pytest.mark.parametrize("way", PICKLES)
-def test_pickles_in_programs(saved: Members, folder: Path, way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pickles_in_programs(
+    saved: Members, folder: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(PICKLES[way](saved))
     refused(capsys, "pickle", "member", "file")
 
 
 @pytest.mark.parametrize("root", ["", "/", "../", "/tmp/", "a/../b/"])
-def test_strange_paths(saved: Members, folder: Path, root: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strange_paths(
+    saved: Members, folder: Path, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     write({**saved, "data/sample_inputs/model.pt": evil((torch.zeros(2, 2, 2),))}, root)
     refused(capsys, "pickle", "member", "archive_format")
 
@@ -182,22 +226,27 @@ def test_strange_paths(saved: Members, folder: Path, root: str, capsys: pytest.C
 def test_a_second_archive_behind_the_first(saved: Members, folder: Path) -> None:
     """Readers differ in which of two archives in a file they take."""
     good = write(saved).read_bytes()
-    bad = write({**saved, "data/sample_inputs/model.pt": evil((torch.zeros(2, 2, 2),))}).read_bytes()
+    bad = write(
+        {**saved, "data/sample_inputs/model.pt": evil((torch.zeros(2, 2, 2),))}
+    ).read_bytes()
     for content in (good + bad, bad + good):
         Path("evil.pt2").write_bytes(content)
         main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out"])
 
 
-def test_programs_of_old_versions(saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_of_old_versions(
+    saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = {
-        "version": b"8.15", "serialized_exported_program.json": saved["models/model.json"], "serialized_state_dict.pt": evil(),
+        "version": b"8.15", "serialized_exported_program.json": saved["models/model.json"],
+        "serialized_state_dict.pt": evil(),
         "serialized_constants.pt": evil(), "serialized_example_inputs.pt": evil(),
     }  # fmt: skip
     write(old, root="")
     refused(capsys, "older than torch 2.8")
 
 
-# -- the graph of a program ------------------------------------------------------------------------------------------
+# -- the graph of a program ------------------------------------------------------------------------
 
 
 def graph(change: Callable[[dict[str, Any]], None]) -> Callable[[Members], Members]:
@@ -216,19 +265,33 @@ def nodes(content: dict[str, Any]) -> list[dict[str, Any]]:
 def node(content: dict[str, Any], target: str, *texts: str) -> None:
     """Another node that takes texts."""
     inputs = [{"name": "", "arg": {"as_string": text}, "kind": 1} for text in texts]
-    new = {"target": target, "inputs": inputs, "outputs": [{"as_none": True}], "metadata": {}, "is_hop_single_tensor_return": None, "name": "new"}
+    new = {
+        "target": target,
+        "inputs": inputs,
+        "outputs": [{"as_none": True}],
+        "metadata": {},
+        "is_hop_single_tensor_return": None,
+        "name": "new",
+    }
     content["graph_module"]["graph"]["nodes"].insert(0, new)
 
 
 def rename(name: str, new: str) -> Callable[[Members], Members]:
-    return lambda members: {**members, "models/model.json": members["models/model.json"].replace(json.dumps(name).encode(), json.dumps(new).encode())}
+    return lambda members: {
+        **members,
+        "models/model.json": members["models/model.json"].replace(
+            json.dumps(name).encode(), json.dumps(new).encode()
+        ),
+    }
 
 
 def tree(kind: str, context: object) -> Callable[[dict[str, Any]], None]:
     def change(content: dict[str, Any]) -> None:
         leaf = {"type": None, "context": None, "children_spec": []}
         signature = content["graph_module"]["module_call_graph"][0]["signature"]
-        signature["out_spec"] = json.dumps([1, {"type": kind, "context": json.dumps(context), "children_spec": [leaf]}])
+        signature["out_spec"] = json.dumps(
+            [1, {"type": kind, "context": json.dumps(context), "children_spec": [leaf]}]
+        )
 
     return change
 
@@ -238,13 +301,17 @@ def sizes(text: str) -> Callable[[Members], Members]:
 
     def change(part: Any) -> Any:
         if isinstance(part, dict):
-            return {key: text if key == "expr_str" else change(value) for key, value in part.items()}
+            return {
+                key: text if key == "expr_str" else change(value) for key, value in part.items()
+            }
         return [change(value) for value in part] if isinstance(part, list) else part
 
     return graph(lambda content: content.update(change(content)))
 
 
-def rename_in(place: Callable[[dict[str, Any]], dict[str, Any]], key: str, text: str) -> Callable[[Members], Members]:
+def rename_in(
+    place: Callable[[dict[str, Any]], dict[str, Any]], key: str, text: str
+) -> Callable[[Members], Members]:
     return graph(lambda content: place(content).__setitem__(key, text))
 
 
@@ -254,42 +321,73 @@ GRAPHS: dict[str, Callable[[Members], Members]] = {
     "size in a string": sizes(f"Add('{CALL}')"),
     "size by attributes": sizes("Integer.__init__.__globals__['__builtins__']['exec']('0')"),
     "size in a comment": sizes(f"Add(1 #\n, {CALL}\n)"),
-    "bound of a size": graph(lambda content: content["range_constraints"].update({CALL: {"min_val": 2, "max_val": None}})),
+    "bound of a size": graph(
+        lambda content: content["range_constraints"].update({CALL: {"min_val": 2, "max_val": None}})
+    ),
     "guard": graph(lambda content: content.update(guards_code=[CODE])),
-    "guard beside another": graph(lambda content: content.update(guards_code=[f"L['x'].size()[0] >= ({CODE} or 2)"])),
-    "guard that ends its line": graph(lambda content: content.update(guards_code=[f"1)\n  {CODE}\n  (1"])),
+    "guard beside another": graph(
+        lambda content: content.update(guards_code=[f"L['x'].size()[0] >= ({CODE} or 2)"])
+    ),
+    "guard that ends its line": graph(
+        lambda content: content.update(guards_code=[f"1)\n  {CODE}\n  (1"])
+    ),
     "name of an input": rename("x", f"x={CALL}"),
     "name of an argument": rename("x", f"x):\n  {CODE}\n  return 0\ndef forward(self"),
     "name of a node": rename("linear", f"linear;{CODE}"),
     "name of a parameter": rename("layer.weight", f'layer"),{CALL},("weight'),
     "name of a keyword": rename("approximate", f"approximate='tanh');{CODE}#"),
     "name of a block": rename("submod_1", f'a"),{CALL},("b'),
-    "names of arguments": graph(lambda content: content["graph_module"]["module_call_graph"][0]["signature"].update(forward_arg_names=[f"x={CALL}"])),
+    "names of arguments": graph(
+        lambda content: content["graph_module"]["module_call_graph"][0]["signature"].update(
+            forward_arg_names=[f"x={CALL}"]
+        )
+    ),
     "library": graph(lambda content: node(content, "torch.ops.load_library", "evil.so")),
-    "method of operators": graph(lambda content: node(content, "torch.ops.load_library.__call__.__call__", "evil.so")),
+    "method of operators": graph(
+        lambda content: node(content, "torch.ops.load_library.__call__.__call__", "evil.so")
+    ),
     "shell": graph(lambda content: node(content, "torch.os.system", "touch pwned")),
-    "shell below operators": graph(lambda content: node(content, "torch.ops.aten.__class__.__init__", "touch pwned")),
+    "shell below operators": graph(
+        lambda content: node(content, "torch.ops.aten.__class__.__init__", "touch pwned")
+    ),
     "hub": graph(lambda content: node(content, "torch.hub.load", ".", "evil")),
     "attribute": graph(lambda content: node(content, "_operator.attrgetter", "__class__")),
-    "writes a file": graph(lambda content: node(content, "torch.ops.aten.save.default", "x", "pwned")),
-    "maps a file": graph(lambda content: node(content, "torch.ops.aten.from_file.default", "pwned")),
+    "writes a file": graph(
+        lambda content: node(content, "torch.ops.aten.save.default", "x", "pwned")
+    ),
+    "maps a file": graph(
+        lambda content: node(content, "torch.ops.aten.from_file.default", "pwned")
+    ),
     "extension": graph(lambda content: node(content, "#evil:op")),
     "calls its argument": graph(
         lambda content: (
             node(content, "torch.ops.higher_order.wrap", "touch pwned"),
-            nodes(content)[0]["inputs"].insert(0, {"name": "", "arg": {"as_operator": "torch.os.system"}, "kind": 1}),
+            nodes(content)[0]["inputs"].insert(
+                0, {"name": "", "arg": {"as_operator": "torch.os.system"}, "kind": 1}
+            ),
         )[0]
     ),
-    "imports for a key": graph(tree("builtins.dict", [{"__enum__": True, "fqn": f"{IMPORTED}:A", "name": "B"}])),
+    "imports for a key": graph(
+        tree("builtins.dict", [{"__enum__": True, "fqn": f"{IMPORTED}:A", "name": "B"}])
+    ),
     "imports for a default": graph(
-        tree("collections.defaultdict", {"default_factory_module": IMPORTED, "default_factory_name": "A", "dict_context": []})
+        tree(
+            "collections.defaultdict",
+            {"default_factory_module": IMPORTED, "default_factory_name": "A", "dict_context": []},
+        )
     ),
     "key": graph(tree("builtins.dict", [f'"+{CALL}+"'])),
 }
 
 
 @pytest.mark.parametrize("way", GRAPHS)
-def test_code_in_graphs(saved: Members, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_in_graphs(
+    saved: Members,
+    folder: Path,
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.syspath_prepend(".")
     Path(f"{IMPORTED}.py").write_text(CODE)
     changed = GRAPHS[way](saved)
@@ -319,10 +417,15 @@ def test_plain_weights_of_torch_2_8(saved: Members, folder: Path) -> None:
     """Pickles of tensors alone are read."""
     buffer = io.BytesIO()
     model = Small().eval()
-    state = {name: nn.Parameter(2 * value) if isinstance(value, nn.Parameter) else value for name, value in model.state_dict(keep_vars=True).items()}
+    state = {
+        name: nn.Parameter(2 * value) if isinstance(value, nn.Parameter) else value
+        for name, value in model.state_dict(keep_vars=True).items()
+    }
     torch.save(state, buffer)
     write({**saved, "data/weights/model.pt": buffer.getvalue()})
-    assert torch.equal(load_program(Path("evil.pt2")).state_dict["layer.weight"], 2 * model.layer.weight)
+    assert torch.equal(
+        load_program(Path("evil.pt2")).state_dict["layer.weight"], 2 * model.layer.weight
+    )
 
 
 def test_texts_that_end_their_quotes(folder: Path) -> None:
@@ -337,7 +440,10 @@ def test_texts_that_end_their_quotes(folder: Path) -> None:
         members = {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist()}
     write(rename("tanh", f"tanh' #\n)\n{CODE}\ndef g(): #")(members))
     for more in ([], ["--mean", "0"]):
-        assert main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out", *more]) == 1
+        assert (
+            main(["certify", "evil.pt2", "data.npz", "--methods", "ibp", "--output", "out", *more])
+            == 1
+        )
     load_program(Path("evil.pt2")).module()
 
 
@@ -356,7 +462,9 @@ def test_messages_of_asserts(folder: Path) -> None:
     assert load_program(Path("item.pt2")).module()(torch.tensor([5.0])).shape == (5,)
 
 
-def test_compressed_members(saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compressed_members(
+    saved: Members, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A small file cannot unfold into a large one."""
     with zipfile.ZipFile("evil.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in {**saved, "data/weights/weight_9": bytes(10**7)}.items():
@@ -364,11 +472,13 @@ def test_compressed_members(saved: Members, folder: Path, capsys: pytest.Capture
     refused(capsys, "compressed")
 
 
-# -- other files -----------------------------------------------------------------------------------------------------
+# -- other files -----------------------------------------------------------------------------------
 
 
 def test_weights_and_data_are_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("net.py").write_text("from torch import nn\ndef f(): return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))\n")
+    Path("net.py").write_text(
+        "from torch import nn\ndef f(): return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))\n"
+    )
     Path("evil.pt").write_bytes(evil())
     Path("old.pt").write_bytes(pickle.dumps(Boom()))
     for name in ("evil.pt", "old.pt"):
@@ -380,6 +490,10 @@ def test_weights_and_data_are_data(folder: Path, capsys: pytest.CaptureFixture[s
     run = Path("run")
     run.mkdir()
     (run / "checkpoint.pt").write_bytes(evil())
-    for command in (["evaluate", "run"], ["flatness", "run"], ["words", "a film", "--model", "run"]):
+    for command in (
+        ["evaluate", "run"],
+        ["flatness", "run"],
+        ["words", "a film", "--model", "run"],
+    ):
         assert main([*command, "--files", "."]) == 1
         assert capsys.readouterr().err.startswith("boundlab: ")

@@ -1,4 +1,5 @@
-"""Wrong answers and unsafe paths that attacks have found around the relaxations: one test a cause, each failed before it was mended."""
+"""Wrong answers and unsafe paths that attacks have found around the relaxations: one test a cause,
+each failed before it was mended."""
 
 from __future__ import annotations
 
@@ -27,17 +28,23 @@ def perceptron(*sizes: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-# -- labels ----------------------------------------------------------------------------------------------------------------
+# -- labels ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64],
+)
 def test_labels_of_every_integer_type(dtype: torch.dtype) -> None:
     """Bytes as an index are a mask."""
     x, labels = torch.rand(3, 4), torch.tensor([1, 2, 1])
     net = bl.capture(perceptron(4, 8, 3), x)
     region = bl.Linf(x, 0.1)
     assert torch.equal(net.margins(region, labels.to(dtype)), net.margins(region, labels=labels))
-    assert torch.equal(bl.robust_cross_entropy(net, region, labels=labels.to(dtype)), bl.robust_cross_entropy(net, region, labels))
+    assert torch.equal(
+        bl.robust_cross_entropy(net, region, labels=labels.to(dtype)),
+        bl.robust_cross_entropy(net, region, labels),
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ def test_other_labels_are_refused(labels: Tensor | None, words: str) -> None:
         bl.robust_cross_entropy(net, region, labels)
 
 
-# -- samples that meet -------------------------------------------------------------------------------------------------------
+# -- samples that meet -----------------------------------------------------------------------------
 
 
 class FixedPair(nn.Module):
@@ -74,11 +81,23 @@ class FixedPair(nn.Module):
 
 
 MIXES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
-    "behind a ReLU that noise does not open": (lambda x: x + F.relu(x - 1e3).flip(0), (torch.rand(4, 3),)),
+    "behind a ReLU that noise does not open": (
+        lambda x: x + F.relu(x - 1e3).flip(0),
+        (torch.rand(4, 3),),
+    ),
     "behind a clamp": (lambda x: x + x.clamp(min=1e4).mean(0), (torch.rand(4, 3),)),
-    "behind a comparison": (lambda x: x + torch.where(x > 1e5, 1.0, 0.0).sum(0), (torch.rand(4, 3),)),
-    "behind a mask that is all False": (lambda x, m: torch.where(m, x.flip(0), x), (torch.rand(4, 3), torch.zeros(4, 3, dtype=torch.bool))),
-    "times an integer that is 0": (lambda x, k: x + k * x.roll(1, 0), (torch.rand(4, 3), torch.zeros(4, 1, dtype=torch.long))),
+    "behind a comparison": (
+        lambda x: x + torch.where(x > 1e5, 1.0, 0.0).sum(0),
+        (torch.rand(4, 3),),
+    ),
+    "behind a mask that is all False": (
+        lambda x, m: torch.where(m, x.flip(0), x),
+        (torch.rand(4, 3), torch.zeros(4, 3, dtype=torch.bool)),
+    ),
+    "times an integer that is 0": (
+        lambda x, k: x + k * x.roll(1, 0),
+        (torch.rand(4, 3), torch.zeros(4, 1, dtype=torch.long)),
+    ),
     "three samples further": (lambda x: x + x.roll(3, 0), (torch.rand(6, 3),)),
     "one pair of a fixed batch": (FixedPair(), (torch.rand(6, 3),)),
     "through an index": (lambda x, i: x[i], (torch.rand(4, 3), torch.arange(4))),
@@ -86,8 +105,14 @@ MIXES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         lambda x, i, j: (x + x[torch.arange(4), i].unsqueeze(1)).index_select(0, j),
         (torch.rand(4, 3), torch.tensor([0, 2, 1, 1]), torch.arange(4)),
     ),
-    "the first sample for all": (lambda x: x[torch.zeros_like(torch.arange(x.shape[0]))], (torch.rand(4, 3),)),
-    "the next sample": (lambda x: x[(torch.arange(x.shape[0]) + 1) % x.shape[0]], (torch.rand(4, 3),)),
+    "the first sample for all": (
+        lambda x: x[torch.zeros_like(torch.arange(x.shape[0]))],
+        (torch.rand(4, 3),),
+    ),
+    "the next sample": (
+        lambda x: x[(torch.arange(x.shape[0]) + 1) % x.shape[0]],
+        (torch.rand(4, 3),),
+    ),
     "into features": (lambda x: x.reshape(2, -1), (torch.rand(4, 3),)),
 }
 
@@ -106,7 +131,9 @@ def test_samples_that_stay_apart_in_unusual_ways() -> None:
     """What structure must see, lest it refuses ordinary models."""
     choose = lambda x, i: x[torch.arange(x.shape[0]), i]
     twins = lambda x: torch.cat([x, 2 * x], 0).chunk(2, 0)[1]
-    heads = lambda x: x.unsqueeze(1).expand(-1, 2, -1).reshape(-1, x.shape[1]).reshape(x.shape[0], 2, -1).sum(1)
+    heads = lambda x: (
+        x.unsqueeze(1).expand(-1, 2, -1).reshape(-1, x.shape[1]).reshape(x.shape[0], 2, -1).sum(1)
+    )
     for model, rest in ((choose, (torch.tensor([0, 2, 1, 1]),)), (twins, ()), (heads, ())):
         x = torch.rand(4, 3)
         net = bl.capture(model, x, *rest)
@@ -116,7 +143,8 @@ def test_samples_that_stay_apart_in_unusual_ways() -> None:
 
 
 def test_an_operator_that_nothing_is_known_of() -> None:
-    """What a registration vouches for may be refuted by a trial, and no trial vouches for what nobody has registered."""
+    """What a registration vouches for may be refuted by a trial, and no trial vouches for what
+    nobody has registered."""
     library = torch.library.Library("wrong_answers", "FRAGMENT")
     for name, function in (("turn", lambda x: x.flip(0)), ("twice", lambda x: 2 * x)):
         library.define(f"{name}(Tensor x) -> Tensor")
@@ -125,7 +153,13 @@ def test_an_operator_that_nothing_is_known_of() -> None:
     turn, twice = torch.ops.wrong_answers.turn, torch.ops.wrong_answers.twice
     x = torch.rand(4, 3)
     net = bl.capture(lambda x, k: x * twice(k), x, torch.rand(4, 3))
-    with pytest.raises(bl.MixedSamples, match=r"nothing is known about how wrong_answers\.twice treats"):
+    with pytest.raises(
+        bl.MixedSamples,
+        match=(
+            r"nothing is known about how wrong_answers\.twice "
+            r"treats"
+        ),
+    ):
         net.bounds(bl.Linf(x, 0.1), torch.rand(4, 3))
     bl.affine(turn)
     bl.affine(twice)
@@ -134,7 +168,7 @@ def test_an_operator_that_nothing_is_known_of() -> None:
         bl.capture(turn, x)
 
 
-# -- what the export assumed -----------------------------------------------------------------------------------------------
+# -- what the export assumed -----------------------------------------------------------------------
 
 
 class Branch(nn.Module):
@@ -146,9 +180,15 @@ class Branch(nn.Module):
         return 2 * x if self.condition(x.shape[0]) else x + 1
 
 
-@pytest.mark.parametrize("condition", [lambda n: n > 4, lambda n: n == 1, lambda n: n % 2 == 0, lambda n: n < 3], ids=["> 4", "== 1", "even", "< 3"])
+@pytest.mark.parametrize(
+    "condition",
+    [lambda n: n > 4, lambda n: n == 1, lambda n: n % 2 == 0, lambda n: n < 3],
+    ids=["> 4", "== 1", "even", "< 3"],
+)
 @pytest.mark.parametrize("example", [1, 2, 6])
-def test_a_model_that_branches_on_the_batch_size(condition: Callable[[int], bool], example: int) -> None:
+def test_a_model_that_branches_on_the_batch_size(
+    condition: Callable[[int], bool], example: int
+) -> None:
     model = Branch(condition)
     net = bl.capture(model, torch.rand(example, 3))
     for size in (1, 2, 3, 4, 5, 8):
@@ -192,16 +232,24 @@ def test_capture_leaves_running_statistics_alone() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-# -- losses, casts, ambient modes ------------------------------------------------------------------------------------------
+# -- losses, casts, ambient modes ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_loss_far_below_that_of_intervals(fused: bool, beta: float) -> None:
-    """x - x is 0 for crown, while intervals see hundreds: exponentials relative to these underflow."""
+    """x - x is 0 for crown, while intervals see hundreds: exponentials relative to these
+    underflow."""
     model = lambda x: torch.stack([300 * x[:, 0] - 300 * x[:, 0].abs(), x[:, 0] - 1.0], 1)
     x = torch.full((1, 1), 3.0)
-    loss = bl.robust_cross_entropy(bl.capture(model, x), bl.Linf(x, 0.5), torch.tensor([0]), method="crown", fused=fused, beta=beta)
+    loss = bl.robust_cross_entropy(
+        bl.capture(model, x),
+        bl.Linf(x, 0.5),
+        torch.tensor([0]),
+        method="crown",
+        fused=fused,
+        beta=beta,
+    )
     assert torch.isfinite(loss).all()
     for point in torch.linspace(2.5, 3.5, 11):
         assert F.cross_entropy(model(point.reshape(1, 1)), torch.tensor([0])) <= loss + 1e-4
@@ -254,11 +302,14 @@ def test_ambient_modes_do_not_matter(method: str) -> None:
 
 
 def test_capture_under_autocast_is_refused() -> None:
-    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(bl.CaptureError, match="autocast"):
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(bl.CaptureError, match="autocast"),
+    ):
         bl.capture(perceptron(4, 8, 3), torch.rand(2, 4))
 
 
-# -- regions ---------------------------------------------------------------------------------------------------------------
+# -- regions ---------------------------------------------------------------------------------------
 
 
 def test_one_dimension_is_one_per_sample() -> None:
@@ -267,7 +318,13 @@ def test_one_dimension_is_one_per_sample() -> None:
     assert torch.equal(bl.Linf(x, eps[None]).hull().upper, eps.expand(3, 3))
     assert torch.equal(bl.Linf(x, 1.0, upper=eps).hull().upper, eps[:, None].expand(3, 3))
     for kind in (bl.Linf, bl.L2, bl.L1):
-        with pytest.raises(bl.ArgumentError, match=r"one per sample, a tensor of shape \(2,\).*\(1, 3\)"):
+        with pytest.raises(
+            bl.ArgumentError,
+            match=(
+                r"one per sample, a tensor of shape \(2,\).*\(1, "
+                r"3\)"
+            ),
+        ):
             kind(torch.zeros(2, 3), eps)
 
 
@@ -290,7 +347,8 @@ def test_words_behind_a_cast() -> None:
 
 @pytest.mark.parametrize("work", ["times", "plus", "sum", "negated"])
 def test_whole_numbers_wrap_around(work: str) -> None:
-    """A square of 16 bits of -574 is 649 beside squares of -797 and -341 that are -21744 and -14791."""
+    """A square of 16 bits of -574 is 649 beside squares of -797 and -341 that are -21744 and
+    -14791."""
     functions: dict[str, Callable[[Tensor], Tensor]] = {
         "times": lambda y: y * y,
         "plus": lambda y: y + 100,
@@ -311,7 +369,10 @@ def test_whole_numbers_wrap_around(work: str) -> None:
 
 @pytest.mark.parametrize("method", ["crown", "crown-ibp", "alpha-crown", "forward+backward"])
 def test_a_bound_that_overflows_says_nothing(method: str) -> None:
-    lower, upper = torch.full((1, 1), 1.8445492829477143e19), torch.full((1, 1), 1.844799531794196e19)
+    lower, upper = (
+        torch.full((1, 1), 1.8445492829477143e19),
+        torch.full((1, 1), 1.844799531794196e19),
+    )
     squared = lambda x: (x.double() * x.double()).float()
     found = bl.capture(squared, lower).bounds(bl.Box(lower, upper), method=method)
     assert found.lower <= squared(lower) <= found.upper
@@ -320,10 +381,18 @@ def test_a_bound_that_overflows_says_nothing(method: str) -> None:
 @pytest.mark.parametrize("function", ["softmax", "logsumexp"])
 @pytest.mark.parametrize("method", ["crown", "alpha-crown", "forward"])
 def test_scores_far_apart(function: str, method: str) -> None:
-    """The tangent of log-sum-exp was taken relative to the largest upper bound: at a centre 100 below it exp(-100) is no normal number."""
+    """The tangent of log-sum-exp was taken relative to the largest upper bound: at a centre 100
+    below it exp(-100) is no normal number."""
     score = lambda x: torch.cat([x, torch.zeros_like(x)], 1)
-    functions = {"softmax": lambda x: score(x).softmax(1)[:, :1], "logsumexp": lambda x: score(x).logsumexp(1, keepdim=True)}
-    for low, up in ((-3.1553847789764404, 203.76866149902344), (-1043.16845703125, 104.51286315917969), (8525.9970703125, 8526.005859375)):
+    functions = {
+        "softmax": lambda x: score(x).softmax(1)[:, :1],
+        "logsumexp": lambda x: score(x).logsumexp(1, keepdim=True),
+    }
+    for low, up in (
+        (-3.1553847789764404, 203.76866149902344),
+        (-1043.16845703125, 104.51286315917969),
+        (8525.9970703125, 8526.005859375),
+    ):
         lower, upper = torch.full((1, 1), low), torch.full((1, 1), up)
         lines = bl.capture(functions[function], lower).linear_bounds(bl.Box(lower, upper))
         found = bl.capture(functions[function], lower).bounds(bl.Box(lower, upper), method=method)
@@ -335,7 +404,7 @@ def test_scores_far_apart(function: str, method: str) -> None:
             assert (at.lower - 1e-3 <= value).all() and (value <= at.upper + 1e-3).all()
 
 
-# -- extreme arguments ---------------------------------------------------------------------------------------------------------
+# -- extreme arguments -----------------------------------------------------------------------------
 
 
 def _three(x: Tensor) -> Tensor:
@@ -353,16 +422,41 @@ EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]
     "acos at 1": (torch.acos, 1.0 - 1e-6, 1.0, torch.float32),
     "asinh, 1e32": (torch.asinh, 1e32, 1.5e32, torch.float32),
     "reciprocal, 1e20": (torch.reciprocal, 1e20, 2e20, torch.float32),
-    "softplus beyond what exp can": (lambda x: F.softplus(x, 1.0, 100.0), 98.5, 7196.0, torch.float32),
-    "remainder, 9e15": (lambda x: torch.remainder(x, 0.7), -9001468635671159.0, -9001468635671157.0, torch.float64),
+    "softplus beyond what exp can": (
+        lambda x: F.softplus(x, 1.0, 100.0),
+        98.5,
+        7196.0,
+        torch.float32,
+    ),
+    "remainder, 9e15": (
+        lambda x: torch.remainder(x, 0.7),
+        -9001468635671159.0,
+        -9001468635671157.0,
+        torch.float64,
+    ),
     "softplus at its threshold": (F.softplus, 20.0 - 1e-9, 20.0 + 1e-9, torch.float64),
     "x / 1e-39": (lambda x: x / 1e-39, 1e-20, 2e-20, torch.float32),
     "hypot, 1e20": (lambda x: torch.hypot(x, 2 * x), 1e20, 1.1e20, torch.float32),
     "hypot, 1e-25": (lambda x: torch.hypot(x, 2 * x), 1e-25, 1.1e-25, torch.float32),
-    "lerp at the end": (lambda x: torch.lerp(x, torch.ones_like(x), 1.0), 1e20, 1e20, torch.float32),
-    "lerp at the end, tensor": (lambda x: torch.lerp(x, torch.ones_like(x), torch.ones_like(x)), 1e20, 1e20, torch.float32),
+    "lerp at the end": (
+        lambda x: torch.lerp(x, torch.ones_like(x), 1.0),
+        1e20,
+        1e20,
+        torch.float32,
+    ),
+    "lerp at the end, tensor": (
+        lambda x: torch.lerp(x, torch.ones_like(x), torch.ones_like(x)),
+        1e20,
+        1e20,
+        torch.float32,
+    ),
     "remainder, 1e20": (lambda x: torch.remainder(x, 3.0), 1e20, 1e20, torch.float32),
-    "a minimum of the largest numbers": (lambda x: torch.minimum(x, -x), -0.9e38, 0.9e38, torch.float32),
+    "a minimum of the largest numbers": (
+        lambda x: torch.minimum(x, -x),
+        -0.9e38,
+        0.9e38,
+        torch.float32,
+    ),
     "a maximum of three of the largest numbers": (_three, -3.0e38, 3.2e38, torch.float32),
     "max pooling of the largest numbers": (_pooled, -3.0e38, 3.2e38, torch.float32),
     "the largest numbers": (lambda x: x * 0.5, 3.3e38, 3.4e38, torch.float32),
@@ -378,11 +472,17 @@ def test_extreme_arguments(name: str, method: str) -> None:
     for share in torch.linspace(0, 1, 65, dtype=dtype):
         value = function(torch.clamp((1 - share) * lower + share * upper, lower, upper))
         room = 8 * torch.finfo(dtype).eps * value.abs()
-        assert (found.lower - room <= value).all() and (value <= found.upper + room).all(), (share, value, found.lower, found.upper)
+        assert (found.lower - room <= value).all() and (value <= found.upper + room).all(), (
+            share,
+            value,
+            found.lower,
+            found.upper,
+        )
 
 
 def test_a_factor_that_torch_gives_up() -> None:
-    """silu(x) = x / (1 + exp(-x)) is 0 in single precision from -88.73 on, where it should be -2.6e-37."""
+    """silu(x) = x / (1 + exp(-x)) is 0 in single precision from -88.73 on, where it should be
+    -2.6e-37."""
     box = bl.Box(torch.full((1, 1), -89.34821319580078), torch.full((1, 1), -87.50228118896484))
     x = torch.full((1, 1), -88.74253845214844)
     lines = bl.capture(F.silu, x).linear_bounds(box)
@@ -396,7 +496,9 @@ def test_a_pole_that_rounding_hides() -> None:
         bl.capture(torch.tan, x).bounds(bl.Linf(x, 0.05))
 
 
-@pytest.mark.parametrize("function", [torch.log, torch.rsqrt, torch.log2, torch.log1p, torch.acosh, torch.reciprocal])
+@pytest.mark.parametrize(
+    "function", [torch.log, torch.rsqrt, torch.log2, torch.log1p, torch.acosh, torch.reciprocal]
+)
 def test_up_to_infinity(function: Callable[[Tensor], Tensor]) -> None:
     lower, upper = torch.full((1, 1), 2.0), torch.full((1, 1), math.inf)
     found = bl.capture(function, lower).bounds(bl.Box(lower, upper), method="ibp")
@@ -404,7 +506,7 @@ def test_up_to_infinity(function: Callable[[Tensor], Tensor]) -> None:
     assert torch.equal(found.lower, ends.amin(0)) and torch.equal(found.upper, ends.amax(0))
 
 
-# -- the order of methods and regions --------------------------------------------------------------------------------------
+# -- the order of methods and regions --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -417,9 +519,13 @@ def test_crown_is_never_looser_than_crown_ibp(seed: int) -> None:
     for eps in (0.05, 0.2):
         region = bl.Linf(x, eps)
         slack = 1e-5 * net.bounds(region, method="ibp").upper.abs().max()
-        assert (net.margins(region, labels) >= net.margins(region, labels, method="crown-ibp") - slack).all()
+        assert (
+            net.margins(region, labels) >= net.margins(region, labels, method="crown-ibp") - slack
+        ).all()
         crown, cheap = net.bounds(region), net.bounds(region, method="crown-ibp")
-        assert (crown.lower >= cheap.lower - slack).all() and (crown.upper <= cheap.upper + slack).all()
+        assert (crown.lower >= cheap.lower - slack).all() and (
+            crown.upper <= cheap.upper + slack
+        ).all()
 
 
 def test_crown_proves_what_crown_ibp_proves() -> None:
@@ -428,7 +534,10 @@ def test_crown_proves_what_crown_ibp_proves() -> None:
     images = pixels.float() / 255
     net, region = bl.capture(load_model(), images), bl.Linf(images, 0.15, lower=0.0, upper=1.0)
     with torch.no_grad():
-        proved = [(net.margins(region, labels, method=method) > 0).all(1) for method in ("crown-ibp", "crown")]
+        proved = [
+            (net.margins(region, labels, method=method) > 0).all(1)
+            for method in ("crown-ibp", "crown")
+        ]
     assert not (proved[0] & ~proved[1]).any()
 
 
@@ -459,12 +568,17 @@ def test_the_minimum_over_a_ball_that_is_cut_is_exact(p: float) -> None:
 
 def _by_bisection(c: Tensor, x: Tensor, p: float, eps: float) -> Tensor:
     low, up = -torch.clamp(x, max=eps), torch.clamp(1 - x, max=eps)
-    if p == 1.0:  # a linear programme: the best of all orders in which the elements use up the radius is the greedy one
+    # a linear programme: the best of all orders in which the elements use up the radius is the
+    # greedy one
+    if p == 1.0:
         gains, order = c.abs().sort(-1, descending=True)
         most = torch.where(c > 0, -low, up).gather(-1, order)
         used = torch.minimum(most, (eps - (most.cumsum(-1) - most)).clamp(min=0))
         return (c * x).sum(-1) - (gains * used).sum(-1)
-    small, large = torch.full((*c.shape[:2], 1), 1e-12, dtype=c.dtype), torch.full((*c.shape[:2], 1), 1e12, dtype=c.dtype)
+    small, large = (
+        torch.full((*c.shape[:2], 1), 1e-12, dtype=c.dtype),
+        torch.full((*c.shape[:2], 1), 1e12, dtype=c.dtype),
+    )
     step = torch.zeros_like(c)
     for _ in range(200):
         middle = (small * large).sqrt()
@@ -475,7 +589,7 @@ def _by_bisection(c: Tensor, x: Tensor, p: float, eps: float) -> Tensor:
     return (c * (x + step)).sum(-1)
 
 
-# -- attention written by hand -----------------------------------------------------------------------------------------------
+# -- attention written by hand ---------------------------------------------------------------------
 
 
 class HandWritten(nn.Module):
@@ -487,7 +601,9 @@ class HandWritten(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, time, size = x.shape
-        q, k, v = (part.view(batch, time, 2, 3).transpose(1, 2) for part in self.heads(x).split(6, dim=2))
+        q, k, v = (
+            part.view(batch, time, 2, 3).transpose(1, 2) for part in self.heads(x).split(6, dim=2)
+        )
         y = F.scaled_dot_product_attention(q, k, v)
         return y.transpose(1, 2).contiguous().view(batch, time, size)
 
@@ -499,7 +615,7 @@ def test_heads_that_are_put_together_by_a_view() -> None:
     assert (found.lower <= model(x)).all() and (model(x) <= found.upper).all()
 
 
-# -- modules that change ---------------------------------------------------------------------------------------------------
+# -- modules that change ---------------------------------------------------------------------------
 
 
 def changing() -> tuple[nn.Sequential, bl.Net, bl.Linf]:
@@ -513,12 +629,17 @@ def changing() -> tuple[nn.Sequential, bl.Net, bl.Linf]:
     [
         (lambda model: model.__setitem__(2, nn.Tanh()), "part '2'"),
         (lambda model: setattr(model[1], "eps", 0.5), "settings of '1'"),
-        (lambda model: setattr(model[0], "weight", nn.Parameter(torch.rand(6, 5))), "shape of '0.weight'"),
+        (
+            lambda model: setattr(model[0], "weight", nn.Parameter(torch.rand(6, 5))),
+            "shape of '0.weight'",
+        ),
         (lambda model: model.train(), "another mode"),
     ],
     ids=["activation", "eps", "shape", "mode"],
 )
-def test_a_module_that_was_changed_is_refused(change: Callable[[nn.Sequential], object], words: str) -> None:
+def test_a_module_that_was_changed_is_refused(
+    change: Callable[[nn.Sequential], object], words: str
+) -> None:
     model, net, region = changing()
     net.bounds(region)
     change(model)

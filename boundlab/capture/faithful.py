@@ -1,4 +1,5 @@
-"""Whether a captured graph computes what the model does: on the example, and while the module stays as it was."""
+"""Whether a captured graph computes what the model does: on the example, and while the module stays
+as it was."""
 
 from __future__ import annotations
 
@@ -17,26 +18,42 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torc
 """How far values may be apart, relative to the largest one: the graph computes in another order."""
 
 
-def compare(model: Callable[..., Any], graph: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse a graph that gives something else than the model for the example; the model's buffers stay as they are."""
+def compare(
+    model: Callable[..., Any],
+    graph: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """Refuse a graph that gives something else than the model for the example; the model's buffers
+    stay as they are."""
     modules = [model] if isinstance(model, nn.Module) else []
     with _restored(modules):
         try:
             expected = model(*args, **kwargs)
         except Exception as error:  # whatever the model raises
             text = str(error).strip().split("\n")[0]
-            raise CaptureError(f"the model itself fails on the example: {type(error).__name__}: {text}") from error
+            raise CaptureError(
+                f"the model itself fails on the example: {type(error).__name__}: {text}"
+            ) from error
     with torch.no_grad():
         found = graph(*args, **kwargs)
     (have, have_tree), (want, want_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
     if have_tree != want_tree:
-        raise CaptureError(f"the captured graph returns {have_tree}, the model {want_tree}: torch.export has lost a part of the model")
+        raise CaptureError(
+            f"the captured graph returns {have_tree}, the model {want_tree}: "
+            "torch.export "
+            "has "
+            "lost "
+            "a part of the model"
+        )
     for number, (a, b) in enumerate(zip(have, want, strict=True)):
         difference = _difference(a, b)
         if difference:
             raise CaptureError(
-                f"the captured graph does not give what the model gives for the example (output {number}: {difference}). The model may "
-                "depend on something that torch.export does not see: a random number, a global variable, its own derivative."
+                "the captured graph does not give what the model gives for the example "
+                f"(output {number}: {difference}). The model may "
+                "depend on something that torch.export does not see: a random number, a global "
+                "variable, its own derivative."
             )
 
 
@@ -52,9 +69,15 @@ def _difference(found: Any, expected: Any) -> str:
         return "" if torch.equal(a, b) else f"{int((a != b).sum())} of {b.numel()} entries differ"
     finite = torch.isfinite(b)
     scale = float(b[finite].abs().max()) if bool(finite.any()) else 0.0
-    apart = torch.where((a == b) | (torch.isnan(a) & torch.isnan(b)), 0, (a - b).abs()).nan_to_num(nan=torch.inf)
+    apart = torch.where((a == b) | (torch.isnan(a) & torch.isnan(b)), 0, (a - b).abs()).nan_to_num(
+        nan=torch.inf
+    )
     worst = float(apart.max()) if b.numel() else 0.0
-    return "" if worst <= TOLERANCE.get(b.dtype, 1e-3) * (1 + scale) else f"values up to {worst:.3g} apart"
+    return (
+        ""
+        if worst <= TOLERANCE.get(b.dtype, 1e-3) * (1 + scale)
+        else f"values up to {worst:.3g} apart"
+    )
 
 
 def _described(value: Any) -> str:
@@ -76,8 +99,9 @@ def _restored(modules: list[nn.Module]) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What of a module a graph rests on beside the values of its parameters: its parts, their plain settings (``bn.eps``), whether they
-    are in train mode, and the shapes of parameters and buffers."""
+    """What of a module a graph rests on beside the values of its parameters: its parts, their plain
+    settings (``bn.eps``), whether they are in train mode, and the shapes of parameters and
+    buffers."""
 
     parts: Mapping[str, nn.Module]
     settings: Mapping[str, Mapping[str, Any]]
@@ -96,32 +120,54 @@ class Snapshot:
         )
 
     def holds(self, module: nn.Module) -> bool:
-        """Whether nothing has changed; the question that every call asks, so it takes no snapshot."""
+        """Whether nothing has changed; the question that every call asks, so it takes no
+        snapshot."""
         count, parts = 0, cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
         for path, part in parts:
             count += 1
-            if part is not self.parts.get(path) or part.training != self.modes[path] or _settings(part) != self.settings[path]:
+            if (
+                part is not self.parts.get(path)
+                or part.training != self.modes[path]
+                or _settings(part) != self.settings[path]
+            ):
                 return False
             for name, tensor in (*part._parameters.items(), *part._buffers.items()):
-                if tensor is not None and self.shapes.get(f"{path}.{name}" if path else name, (tensor.shape,))[0] != tensor.shape:
+                if (
+                    tensor is not None
+                    and self.shapes.get(f"{path}.{name}" if path else name, (tensor.shape,))[0]
+                    != tensor.shape
+                ):
                     return False
         return count == len(self.parts)
 
     def check(self, now: Snapshot) -> None:
         """Refuse a module of which something else than the mode has changed."""
         for what, before, after in (
-            ("its part", {k: id(v) for k, v in self.parts.items()}, {k: id(v) for k, v in now.parts.items()}),
+            (
+                "its part",
+                {k: id(v) for k, v in self.parts.items()},
+                {k: id(v) for k, v in now.parts.items()},
+            ),
             ("the settings of", self.settings, now.settings),
             ("the shape of", self.shapes, now.shapes),
         ):
             changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
             if changed:
-                raise ArgumentError(f"the module was changed after it was captured ({what} '{changed[0]}'): capture it again")
+                raise ArgumentError(
+                    f"the module was changed after it was captured ({what} "
+                    f"'{changed[0]}'): "
+                    "capture it again"
+                )
 
 
 def _settings(part: nn.Module) -> dict[str, Any]:
-    """The plain attributes of torch's own layers, which forward passes never change; those of other modules may be counters."""
+    """The plain attributes of torch's own layers, which forward passes never change; those of other
+    modules may be counters."""
     if not type(part).__module__.startswith("torch.nn."):
         return {}
     plain = (bool, int, float, str, tuple, type(None))
-    return {name: value for name, value in vars(part).items() if isinstance(value, plain) and name != "training"}
+    return {
+        name: value
+        for name, value in vars(part).items()
+        if isinstance(value, plain) and name != "training"
+    }

@@ -1,9 +1,10 @@
-"""Finding, for every node, where the samples of the batch lie, and refusing operators that let samples meet.
+"""Finding, for every node, where the samples of the batch lie, and refusing operators that let
+samples meet.
 
-This is decided by structure: the facts of ``boundlab.rules.structure`` lead from the layouts of a node's arguments to its own,
-for every size of the batch and all values. No values are looked at, with one exception: of an operator that only a user's
-registration vouches for, a trial run may show that the registration is wrong.
-"""
+This is decided by structure: the facts of ``boundlab.rules.structure`` lead from the layouts of a
+node's arguments to its own, for every size of the batch and all values. No values are looked at,
+with one exception: of an operator that only a user's registration vouches for, a trial run may show
+that the registration is wrong."""
 
 from __future__ import annotations
 
@@ -25,9 +26,10 @@ CURE = "If dimension 0 of the inputs does not count samples, capture the model w
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """What the front end knows of the values of nodes: ``tensors``: their shapes, with ``samples`` in the place of the batch size;
-    ``numbers``: integers that are computed from shapes, as far as they are multiples of the batch size or no functions of it;
-    ``masks``: the tensors of truth values; ``odd``: the tensors of which a size depends on the batch size in another way."""
+    """What the front end knows of the values of nodes: ``tensors``: their shapes, with ``samples``
+    in the place of the batch size; ``numbers``: integers that are computed from shapes, as far as
+    they are multiples of the batch size or no functions of it; ``masks``: the tensors of truth
+    values; ``odd``: the tensors of which a size depends on the batch size in another way."""
 
     samples: int
     tensors: Mapping[str, tuple[int, ...]]
@@ -37,11 +39,11 @@ class Shapes:
 
 
 def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
-    """The graph with a layout on every node that carries samples, in dimension 0 of the inputs in ``batched``.
+    """The graph with a layout on every node that carries samples, in dimension 0 of the inputs in
+    ``batched``.
 
-    Raises MixedSamples, naming the node, where a value depends on more than one sample. Nodes of which nothing is known are
-    noted in the graph: only questions that need them are refused.
-    """
+    Raises MixedSamples, naming the node, where a value depends on more than one sample. Nodes of
+    which nothing is known are noted in the graph: only questions that need them are refused."""
     layouts: dict[str, Layout | None] = {name: Layout() for name in batched}
     own: dict[str, Layout] = {}
     unknown: dict[str, str] = {}
@@ -49,7 +51,9 @@ def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
         if node.name in layouts or node.op is None or node.name not in shapes.tensors:
             layouts.setdefault(node.name, None)
             continue
-        site = Site(node, shapes.samples, shapes.tensors, layouts, shapes.numbers, shapes.masks, own)
+        site = Site(
+            node, shapes.samples, shapes.tensors, layouts, shapes.numbers, shapes.masks, own
+        )
         if any(name in unknown for name in node.inputs):
             unknown[node.name] = next(unknown[name] for name in node.inputs if name in unknown)
         layouts[node.name] = None if node.name in unknown else _layout(site, shapes, unknown)
@@ -73,23 +77,30 @@ def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | Non
         return None
     except Meets as reason:
         raise MixedSamples(
-            f"{node}: its value for one sample depends on other samples of the batch, so there are no bounds per sample: {reason}. {CURE}"
+            f"{node}: its value for one sample depends on other samples of the batch, so there "
+            f"are no bounds per sample: {reason}. {CURE}"
         ) from None
 
 
 def _of_constant(site: Site) -> Layout | None:
     """Of a tensor that is made from shapes alone: the dimension that is as large as the batch."""
     found = [dim for dim, size in enumerate(site.out) if size == site.samples]
-    return Layout(found[0]) if len(found) == 1 and any(name in site.numbers for name in site.node.inputs) else None
+    return (
+        Layout(found[0])
+        if len(found) == 1 and any(name in site.numbers for name in site.node.inputs)
+        else None
+    )
 
 
 KEEPING = (aten._to_copy.default, aten.expand.default)
-"""Operators that keep the values of a tensor of whole numbers; casts that do not have another name."""
+"""Operators that keep the values of a tensor of whole numbers; casts that do not have another
+name."""
 COUNTING = (aten.arange.default, aten.arange.start, aten.arange.start_step)
 
 
 def _own_places(site: Site) -> Layout | None:
-    """Where a tensor holds each sample's own place in the batch: ``arange(batch size)``, and the same in another shape or type."""
+    """Where a tensor holds each sample's own place in the batch: ``arange(batch size)``, and the
+    same in another shape or type."""
     node = site.node
     if node.op in COUNTING:
         start = 0 if node.op is aten.arange.default else site["start"]
@@ -106,12 +117,16 @@ def _own_places(site: Site) -> Layout | None:
         return None
 
 
-# -- trials ---------------------------------------------------------------------------------------------------------------
+# -- trials ----------------------------------------------------------------------------------------
 
 
 def vouched(graph: Graph) -> list[Node]:
     """The nodes with samples whose operator has no fact of its own, but a registered rule."""
-    known = [node for node in graph.nodes.values() if node.op is not None and node.layout is not None and node.name not in graph.unknown]
+    known = [
+        node
+        for node in graph.nodes.values()
+        if node.op is not None and node.layout is not None and node.name not in graph.unknown
+    ]
     return [node for node in known if _structure_of(node) is samples_first]
 
 
@@ -123,12 +138,20 @@ def _structure_of(node: Node) -> Any:
 
 
 def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
-    """Refuse operators that a registration vouches for if other samples change when one does. values: of all nodes, for a batch."""
+    """Refuse operators that a registration vouches for if other samples change when one does.
+    values: of all nodes, for a batch."""
     generator = torch.Generator().manual_seed(0)
     for node in vouched(graph):
-        read = {name: values[name] for name in node.inputs if graph.nodes[name].layout is not None and isinstance(values[name], Tensor)}
+        read = {
+            name: values[name]
+            for name in node.inputs
+            if graph.nodes[name].layout is not None and isinstance(values[name], Tensor)
+        }
         for scale in (0.1, 1.0, 10.0):
-            base = {**values, **{name: _stirred(value, scale, generator) for name, value in read.items()}}
+            base = {
+                **values,
+                **{name: _stirred(value, scale, generator) for name, value in read.items()},
+            }
             before = node.call(*node.arguments(base.__getitem__))
             for sample in range(len(before)):
                 changed = {name: base[name].clone() for name in read}
@@ -138,7 +161,13 @@ def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
                 moved = (after != before) & ~((after != after) & (before != before))
                 moved[sample] = False
                 if bool(moved.any()):
-                    raise MixedSamples(f"{node}: its value for one sample depends on other samples of the batch. {CURE}")
+                    raise MixedSamples(
+                        f"{node}: its value for one sample depends on other samples "
+                        "of "
+                        "the "
+                        "batch. "
+                        f"{CURE}"
+                    )
 
 
 def _stirred(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,5 @@
-"""Functions that PyTorch writes out in Python, read as one node again: as a whole they have tighter lines.
+"""Functions that PyTorch writes out in Python, read as one node again: as a whole they have tighter
+lines.
 
 softsign(x)   = x / (1 + |x|), which arrives as x * reciprocal(|x| + 1)
 tanhshrink(x) = x - tanh(x)
@@ -43,18 +44,29 @@ def _softsign(node: Node, nodes: Mapping[str, Node]) -> Ref | None:
 def _tanhshrink(node: Node, nodes: Mapping[str, Node]) -> Ref | None:
     x, bent = node.args
     tanh = _made_by(bent, aten.tanh.default, nodes)
-    return x if tanh is not None and isinstance(x, Ref) and tanh.args[0] == x and not node.kwargs else None
+    return (
+        x
+        if tanh is not None and isinstance(x, Ref) and tanh.args[0] == x and not node.kwargs
+        else None
+    )
 
 
 def one_part(node: Node) -> Node:
-    """A part of a value that is taken apart, read as that part alone: other parts then cost nothing, nor do their gradients."""
+    """A part of a value that is taken apart, read as that part alone: other parts then cost
+    nothing, nor do their gradients."""
     k = node.output
-    if k is None or node.op not in (aten.unbind.int, aten.split.Tensor, aten.split_with_sizes.default):
+    if k is None or node.op not in (
+        aten.unbind.int,
+        aten.split.Tensor,
+        aten.split_with_sizes.default,
+    ):
         return node
     x, *rest = node.args
     part = replace(node, kwargs={}, output=None)
     if node.op is aten.unbind.int:
-        return replace(part, op=aten.select.int, args=(x, rest[0] if rest else node.kwargs.get("dim", 0), k))
+        return replace(
+            part, op=aten.select.int, args=(x, rest[0] if rest else node.kwargs.get("dim", 0), k)
+        )
     sizes, dim = rest[0], rest[1] if len(rest) > 1 else node.kwargs.get("dim", 0)
     every: list[Any] = [sizes] * (k + 1) if node.op is aten.split.Tensor else list(sizes)
     if not all(isinstance(size, int) for size in every):  # a size that is itself computed

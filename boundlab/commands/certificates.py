@@ -10,7 +10,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Task:
-    """What was certified: fingerprints of model and data, and the set around each image. name: what its owner calls it."""
+    """What was certified: fingerprints of model and data, and the set around each image. name: what
+    its owner calls it."""
 
     model: str
     data: str
@@ -23,8 +24,9 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One method at one radius. margins: lower bounds of f_y - f_k, (images so far, classes - 1) in float64;
-    class k stands at k, or at k - 1 behind the label y. seconds: spent on bounds in all."""
+    """One method at one radius. margins: lower bounds of f_y - f_k, (images so far, classes - 1) in
+    float64; class k stands at k, or at k - 1 behind the label y. seconds: spent on bounds in
+    all."""
 
     method: str
     radius: float
@@ -41,9 +43,9 @@ class Run:
 class Row:
     """The summary of one run.
 
-    verified counts the images that are classified correctly and whose margins are all above zero; NaN and infinity never count.
-    mean_margin is the mean over all images, right or wrong, of the smallest margin. seconds are per image.
-    """
+    verified counts the images that are classified correctly and whose margins are all above zero;
+    NaN and infinity never count. mean_margin is the mean over all images, right or wrong, of the
+    smallest margin. seconds are per image."""
 
     method: str
     radius: float
@@ -61,7 +63,8 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Certification:
-    """All runs over the same images. labels, predictions: (N,); a prediction is -1 where an output is NaN."""
+    """All runs over the same images. labels, predictions: (N,); a prediction is -1 where an output
+    is NaN."""
 
     task: Task
     labels: Tensor
@@ -89,7 +92,8 @@ class Certification:
         return self.correct & ((run.margins > 0) & run.margins.isfinite()).all(1)
 
     def best_margins(self, radius: float) -> Tensor:
-        """The greatest of the methods' lower bounds at one radius, NaN left out where another method has a number: (N, classes - 1)."""
+        """The greatest of the methods' lower bounds at one radius, NaN left out where another
+        method has a number: (N, classes - 1)."""
         margins = [run.margins for run in self.runs if run.radius == radius]
         best = margins[0]
         for other in margins[1:]:
@@ -101,6 +105,14 @@ class Certification:
         """One summary per run, in the order of the runs."""
         correct, count = int(self.correct.sum()), len(self.labels)
         return tuple(
-            Row(run.method, run.radius, count, correct, int(self.verified(run).sum()), float(run.least.mean()), run.seconds / count)
+            Row(
+                run.method,
+                run.radius,
+                count,
+                correct,
+                int(self.verified(run).sum()),
+                float(run.least.mean()),
+                run.seconds / count,
+            )
             for run in self.runs
         )

@@ -1,4 +1,5 @@
-"""How many inputs of a classifier are provably safe: several methods and radii over a set of images."""
+"""How many inputs of a classifier are provably safe: several methods and radii over a set of
+images."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from boundlab.results import Bounds
 NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"inf": Linf, "2": L2, "1": L1}
 DEFAULT_METHODS = ("ibp", "crown-ibp", "crown", "forward+backward")
 SAVE_SECONDS = 10.0
-"""At least this long between two saves within one run; the end of a run and an interruption save at once."""
+"""At least this long between two saves within one run; the end of a run and an interruption save at
+once."""
 
 Progress = Callable[[str, float, int, int], None]
 """Called after every batch with the method, the radius, the images done and the images in all."""
@@ -44,29 +46,37 @@ def certify(
 ) -> Certification:
     """Bound the margins of every image for every method and radius.
 
-    model: a captured net, or a module, which is captured here as it is (call ``eval()`` first). images: (N, *shape),
-    floating point, or uint8 to be divided by 255. labels: (N,) class numbers. radii: of balls in the given norm
-    ("inf", "2" or "1") around the images, cut to the valid range if one is given.
+    model: a captured net, or a module, which is captured here as it is (call ``eval()`` first).
+    images: (N, *shape), floating point, or uint8 to be divided by 255. labels: (N,) class numbers.
+    radii: of balls in the given norm ("inf", "2" or "1") around the images, cut to the valid range
+    if one is given.
 
-    results: a JSON file that holds everything computed so far at all times; an interruption saves what is there and
-    goes on as KeyboardInterrupt. A file that is there already is an error, unless ``resume``: continue from that file,
-    image by image, without computing anything twice; a file made for another model, other images, norm or range, or
-    changed since it was written, is refused. Runs in it that are not asked for stay in it. name: noted in the file.
-    """
+    results: a JSON file that holds everything computed so far at all times; an interruption saves
+    what is there and goes on as KeyboardInterrupt. A file that is there already is an error, unless
+    ``resume``: continue from that file, image by image, without computing anything twice; a file
+    made for another model, other images, norm or range, or changed since it was written, is
+    refused. Runs in it that are not asked for stay in it. name: noted in the file."""
     methods, radii = check_methods(methods), check_radii(radii)
     if norm not in NORMS:
         raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
     images, labels = check_images(images, valid), check_labels(labels, len(images))
-    net = model if isinstance(model, Net) else capture(model, images[: min(2, len(images))].to(device))
+    net = (
+        model
+        if isinstance(model, Net)
+        else capture(model, images[: min(2, len(images))].to(device))
+    )
     work = _Work(net, images, labels, norm, valid, batch, torch.device(device))
     logits = outputs(net, work.images, batch, device)
     classes = logits.shape[1]
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ArgumentError(
-            f"the model has {classes} outputs, so labels must lie in 0 ... {classes - 1}; they span {int(labels.min())} ... {int(labels.max())}"
+            f"the model has {classes} outputs, so labels must lie in 0 ... {classes - 1}; they "
+            f"span {int(labels.min())} ... {int(labels.max())}"
         )
     predictions = torch.where(logits.isnan().any(1), -1, logits.argmax(1))
-    task = Task(fingerprint(net), fingerprint(images, labels), len(images), classes, norm, valid, name)
+    task = Task(
+        fingerprint(net), fingerprint(images, labels), len(images), classes, norm, valid, name
+    )
     ledger = Ledger.open(results, task, labels, predictions, resume)
     for method in methods:
         for radius in radii:
@@ -75,15 +85,20 @@ def certify(
     return Certification(task, labels, predictions, runs)
 
 
-def region_around(x: Tensor, radius: float, norm: str = "inf", valid: tuple[float, float] | None = None) -> Region:
+def region_around(
+    x: Tensor, radius: float, norm: str = "inf", valid: tuple[float, float] | None = None
+) -> Region:
     """The ball around every image of x: (batch, *shape), within the valid range."""
     low, high = valid if valid is not None else (None, None)
     return NORMS[norm](x, radius, low, high)
 
 
 @torch.no_grad()
-def outputs(net: Net, images: Tensor, batch: int = 64, device: torch.device | str = "cpu") -> Tensor:
-    """The logits of images (N, *shape) as the net was captured, train or eval mode included: (N, classes), on the CPU.
+def outputs(
+    net: Net, images: Tensor, batch: int = 64, device: torch.device | str = "cpu"
+) -> Tensor:
+    """The logits of images (N, *shape) as the net was captured, train or eval mode included: (N,
+    classes), on the CPU.
 
     With radius 0 both bounds are the value, whatever the net was captured from.
     """
@@ -91,18 +106,26 @@ def outputs(net: Net, images: Tensor, batch: int = 64, device: torch.device | st
     for count, x in batches(net, images, batch, device):
         found = net.bounds(Linf(x, 0.0), method="ibp")
         if not isinstance(found, Bounds):
-            raise ArgumentError("certify needs a model that returns one tensor of logits, (batch, classes); this one returns several")
+            raise ArgumentError(
+                "certify needs a model that returns one tensor of logits, (batch, "
+                "classes); "
+                "this "
+                "one returns several"
+            )
         if found.lower.dim() != 2 or found.lower.shape[0] != len(x) or found.lower.shape[1] < 2:
             raise ArgumentError(
-                f"certify needs logits of shape (batch, classes) with at least two classes; the model gives {tuple(found.lower.shape)}"
+                "certify needs logits of shape (batch, classes) with at least two classes; "
+                f"the model gives {tuple(found.lower.shape)}"
             )
         parts.append(found.lower[:count].cpu())
     return torch.cat(parts)
 
 
-def batches(net: Net, values: Tensor, batch: int, device: torch.device | str) -> Iterator[tuple[int, Tensor]]:
-    """values (N, ...) in parts as the net takes them, each with the number that counts: a net with a fixed batch size
-    has the last part filled up by repetition."""
+def batches(
+    net: Net, values: Tensor, batch: int, device: torch.device | str
+) -> Iterator[tuple[int, Tensor]]:
+    """values (N, ...) in parts as the net takes them, each with the number that counts: a net with
+    a fixed batch size has the last part filled up by repetition."""
     shape, _, free = net.graph.examples[net.graph.inputs[0]]
     size = batch if free else int(shape[0])
     for part in values.split(size):
@@ -116,16 +139,27 @@ class _Work:
     """One model, its images, and how to walk through them."""
 
     def __init__(
-        self, net: Net, images: Tensor, labels: Tensor, norm: str, valid: tuple[float, float] | None, batch: int, device: torch.device
+        self,
+        net: Net,
+        images: Tensor,
+        labels: Tensor,
+        norm: str,
+        valid: tuple[float, float] | None,
+        batch: int,
+        device: torch.device,
     ) -> None:
         if batch < 1:
             raise ArgumentError(f"the batch size must be at least 1, not {batch}")
         if len(net.graph.inputs) != 1:
-            raise ArgumentError(f"certify needs a model with one input; this one takes {', '.join(net.graph.inputs)}")
+            raise ArgumentError(
+                "certify needs a model with one input; this one takes "
+                f"{', '.join(net.graph.inputs)}"
+            )
         shape, dtype, _ = net.graph.examples[net.graph.inputs[0]]
         if tuple(shape[1:]) != tuple(images.shape[1:]):
             raise ArgumentError(
-                f"the model takes images of shape {tuple(shape[1:])}, but these have {tuple(images.shape[1:])}: reshape them (--shape)"
+                f"the model takes images of shape {tuple(shape[1:])}, but these have "
+                f"{tuple(images.shape[1:])}: reshape them (--shape)"
             )
         self.net, self.labels, self.norm, self.valid = net, labels, norm, valid
         self.images = images.to(dtype)
@@ -146,7 +180,9 @@ class _Work:
             labels = batches(self.net, self.labels[done:], self.batch, self.device)
             for (count, x), (_, y) in zip(images, labels, strict=True):
                 start = time.perf_counter()
-                margins = self.net.margins(region_around(x, radius, self.norm, self.valid), y, method=method).reshape(len(x), -1)
+                margins = self.net.margins(
+                    region_around(x, radius, self.norm, self.valid), y, method=method
+                ).reshape(len(x), -1)
                 margins = margins[:count].double().cpu()
                 seconds += time.perf_counter() - start
                 parts.append(margins)
@@ -183,11 +219,15 @@ def check_radii(radii: Sequence[float]) -> tuple[float, ...]:
 def check_images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
     """The images in floating point, all within the valid range."""
     if images.dim() < 2 or len(images) == 0:
-        raise ArgumentError(f"images must have the shape (N, ...) with N >= 1, not {tuple(images.shape)}")
+        raise ArgumentError(
+            f"images must have the shape (N, ...) with N >= 1, not {tuple(images.shape)}"
+        )
     if images.dtype == torch.uint8:
         images = images.float() / 255
     if not images.is_floating_point():
-        raise ArgumentError(f"images must be floating point, or uint8 to be divided by 255, not {images.dtype}")
+        raise ArgumentError(
+            f"images must be floating point, or uint8 to be divided by 255, not {images.dtype}"
+        )
     if not bool(images.isfinite().all()):
         raise ArgumentError("the images contain NaN or infinite values")
     if valid is None:
@@ -198,7 +238,8 @@ def check_images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
     least, most = float(images.min()), float(images.max())
     if least < low or most > high:
         raise ArgumentError(
-            f"the images span {least:g} ... {most:g}, outside the valid range {low:g} ... {high:g}: "
+            f"the images span {least:g} ... {most:g}, outside the valid range {low:g} ... "
+            f"{high:g}: "
             "give the true one (--range LOW HIGH), or none (--range none)"
         )
     return images

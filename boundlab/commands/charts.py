@@ -19,17 +19,24 @@ from boundlab.commands.cuts import Cut
 
 
 def png(image: Tensor, low: float, high: float) -> str | None:
-    """A data URI of an image (H, W), (1, H, W) or (3, H, W) whose values low ... high become black ... white; None for other shapes."""
+    """A data URI of an image (H, W), (1, H, W) or (3, H, W) whose values low ... high become black
+    ... white; None for other shapes."""
     if image.dim() == 2:
         image = image[None]
     if image.dim() != 3 or image.shape[0] not in (1, 3) or min(image.shape[1:]) < 2:
         return None
     scaled = (image.double() - low) / max(high - low, 1e-12)
-    pixels = (scaled.clamp(0, 1) * 255).round().permute(1, 2, 0).numpy().astype(np.uint8)  # (H, W, channels)
+    # (H, W, channels)
+    pixels = (scaled.clamp(0, 1) * 255).round().permute(1, 2, 0).numpy().astype(np.uint8)
     height, width, channels = pixels.shape
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0 before every row
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    data = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", header)
+        + _chunk(b"IDAT", zlib.compress(rows, 9))
+        + _chunk(b"IEND", b"")
+    )
     return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
@@ -44,30 +51,44 @@ def number(value: float, form: str = ".3g") -> str:
     return format(value, form) if math.isfinite(value) else "∞" if value > 0 else "-∞"
 
 
-# -- margins by class ------------------------------------------------------------------------------------------------
+# -- margins by class ------------------------------------------------------------------------------
 
 BAR_WIDTH, BAR_HEIGHT, LABEL_HEIGHT = 200, 44, 11
 
 
 def margin_bars(margins: Sequence[float], classes: Sequence[str], low: float, high: float) -> str:
-    """One bar per class: above the line where the margin's lower bound is positive, below it otherwise.
+    """One bar per class: above the line where the margin's lower bound is positive, below it
+    otherwise.
 
-    low <= 0 < high: the ends of the axis. What lies beyond is cut there; what is not a number counts as below.
-    """
+    low <= 0 < high: the ends of the axis. What lies beyond is cut there; what is not a number
+    counts as below."""
     step, line = BAR_WIDTH / max(len(margins), 1), BAR_HEIGHT * high / (high - low)
-    parts = [f'<svg class="bars" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT + LABEL_HEIGHT}" role="img" aria-label="margins by class">']
+    parts = [
+        f'<svg class="bars" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT + LABEL_HEIGHT}" role="img" '
+        'aria-label="margins by class">'
+    ]
     for i, (margin, name) in enumerate(zip(margins, classes, strict=True)):
         good = margin > 0
         value = low if math.isnan(margin) else min(max(margin, low), high)
         size = max(BAR_HEIGHT * abs(value) / (high - low), 0.8)
-        place = f'x="{(i + 0.15) * step:.1f}" y="{line - size if good else line:.1f}" width="{0.7 * step:.1f}" height="{size:.1f}"'
-        parts.append(f'<rect class="{"good" if good else "bad"}" {place}><title>class {escape(name)}: {number(margin)}</title></rect>')
-        parts.append(f'<text x="{(i + 0.5) * step:.1f}" y="{BAR_HEIGHT + LABEL_HEIGHT - 2}">{escape(name)}</text>')
+        place = (
+            f'x="{(i + 0.15) * step:.1f}" y="{line - size if good else line:.1f}" '
+            f'width="{0.7 * step:.1f}" height="{size:.1f}"'
+        )
+        parts.append(
+            f'<rect class="{"good" if good else "bad"}" {place}><title>class '
+            f"{escape(name)}: "
+            f"{number(margin)}</title></rect>"
+        )
+        parts.append(
+            f'<text x="{(i + 0.5) * step:.1f}" '
+            f'y="{BAR_HEIGHT + LABEL_HEIGHT - 2}">{escape(name)}</text>'
+        )
     parts.append(f'<line x1="0" x2="{BAR_WIDTH}" y1="{line:.1f}" y2="{line:.1f}"/></svg>')
     return "".join(parts)
 
 
-# -- linear bounds along a line ----------------------------------------------------------------------------------------
+# -- linear bounds along a line --------------------------------------------------------------------
 
 CUT_WIDTH, CUT_HEIGHT = 340, 230
 LEFT, RIGHT, TOP, BOTTOM = 44, 8, 10, 34
@@ -78,24 +99,39 @@ def cut_chart(cut: Cut, low: float, high: float) -> str:
     span = max(high - low, 1e-12)
 
     def at(place: float, value: float) -> tuple[float, float]:
-        return LEFT + place * (CUT_WIDTH - LEFT - RIGHT), TOP + (high - value) / span * (CUT_HEIGHT - TOP - BOTTOM)
+        return LEFT + place * (CUT_WIDTH - LEFT - RIGHT), TOP + (high - value) / span * (
+            CUT_HEIGHT - TOP - BOTTOM
+        )
 
     def path(values: Tensor) -> str:
-        points = (at(place, value) for place, value in zip(cut.place.tolist(), values.tolist(), strict=True))
+        points = (
+            at(place, value)
+            for place, value in zip(cut.place.tolist(), values.tolist(), strict=True)
+        )
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
-    parts = [f'<svg class="cut" viewBox="0 0 {CUT_WIDTH} {CUT_HEIGHT}" role="img" aria-label="linear bounds by {escape(cut.method)}">']
+    parts = [
+        f'<svg class="cut" viewBox="0 0 {CUT_WIDTH} {CUT_HEIGHT}" role="img" '
+        f'aria-label="linear bounds by {escape(cut.method)}">'
+    ]
     for tick in ticks(low, high):
         (x1, y), (x2, _) = at(0, tick), at(1, tick)
         kind = "zero" if tick == 0 else "tick"
-        parts.append(f'<line class="{kind}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{number(tick)}</text>')
+        parts.append(
+            f'<line class="{kind}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{number(tick)}</text>'
+        )
     back = " ".join(reversed(path(cut.upper).split(" ")))
     parts.append(f'<polygon class="band" points="{path(cut.lower)} {back}"/>')
     for kind, values in (("upper", cut.upper), ("lower", cut.lower), ("value", cut.value)):
         parts.append(f'<polyline class="{kind}" points="{path(values)}"/>')
     bottom = CUT_HEIGHT - BOTTOM + 16
-    parts.append(f'<text x="{LEFT}" y="{bottom}">best end</text><text x="{CUT_WIDTH - RIGHT}" y="{bottom}" text-anchor="end">worst end</text>')
+    parts.append(
+        f'<text x="{LEFT}" y="{bottom}">best end</text><text x="{CUT_WIDTH - RIGHT}" '
+        f'y="{bottom}" text-anchor="end">worst end</text>'
+    )
     parts.append("</svg>")
     return "".join(parts)
 
@@ -105,4 +141,6 @@ def ticks(low: float, high: float) -> list[float]:
     raw = max(high - low, 1e-12) / 5
     power = 10 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.99)
-    return [round(i * step, 12) + 0.0 for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [
+        round(i * step, 12) + 0.0 for i in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]

@@ -20,9 +20,8 @@ LINEAR = ("crown-ibp", "crown", "forward+backward")
 class Cut:
     """A margin f_label - f_rival of one image along a segment inside its region.
 
-    place, value, lower, upper: (points,): where on the segment (0 ... 1), the margin sampled there, and the linear
-    bounds of one method, which hold at every point of the region.
-    """
+    place, value, lower, upper: (points,): where on the segment (0 ... 1), the margin sampled there,
+    and the linear bounds of one method, which hold at every point of the region."""
 
     image: int
     label: int
@@ -35,12 +34,20 @@ class Cut:
     upper: Tensor
 
 
-def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, device: torch.device | str = "cpu", points: int = 121) -> list[Cut]:
-    """Cuts by every linear method that was run, through the region of the correct image that is closest to the edge of being verified.
+def line_cuts(
+    net: Net,
+    found: Certification,
+    images: Tensor,
+    radius: float,
+    device: torch.device | str = "cpu",
+    points: int = 121,
+) -> list[Cut]:
+    """Cuts by every linear method that was run, through the region of the correct image that is
+    closest to the edge of being verified.
 
-    images: (N, *shape), the same ones. device: that of the net. The segment leads towards the worst point of the first method's lower bound.
-    Empty if no image is classified correctly or no linear method was run.
-    """
+    images: (N, *shape), the same ones. device: that of the net. The segment leads towards the worst
+    point of the first method's lower bound. Empty if no image is classified correctly or no linear
+    method was run."""
     methods = [method for method in found.methods if method in LINEAR]
     margins = found.best_margins(radius)
     edge = torch.where(found.correct, margins.amin(1).abs().nan_to_num(torch.inf), torch.inf)
@@ -57,7 +64,8 @@ def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, dev
     for method in methods:
         try:
             lines, x = _linear(net, images[image].to(device), radius, method, spec, found)
-        except BoundlabError:  # a way of bounding that this model does not allow: the report does without it
+        # a way of bounding that this model does not allow: the report does without it
+        except BoundlabError:
             continue
         (lower_A, lower_b), (upper_A, upper_b) = lines
         if start is None or end is None:
@@ -72,19 +80,27 @@ def line_cuts(net: Net, found: Certification, images: Tensor, radius: float, dev
 
 
 @torch.no_grad()
-def _linear(net: Net, image: Tensor, radius: float, method: str, spec: Tensor, found: Certification) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """(A, b) below and above for one image: A (*shape), b (); and the image in the model's type; all on the CPU."""
+def _linear(
+    net: Net, image: Tensor, radius: float, method: str, spec: Tensor, found: Certification
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    """(A, b) below and above for one image: A (*shape), b (); and the image in the model's type;
+    all on the CPU."""
     shape, dtype, free = net.graph.examples[net.graph.inputs[0]]
     x = image.to(dtype)
-    region = region_around(x.expand(1 if free else shape[0], *x.shape), radius, found.task.norm, found.task.valid)
+    region = region_around(
+        x.expand(1 if free else shape[0], *x.shape), radius, found.task.norm, found.task.valid
+    )
     lin = net.linear_bounds(region, method=method, spec=spec)
     name = next(iter(lin.lower_A))
     pairs = ((lin.lower_A[name], lin.lower_b), (lin.upper_A[name], lin.upper_b))
     return [(A.reshape(-1, *x.shape)[0].cpu(), b.reshape(-1)[0].cpu()) for A, b in pairs], x.cpu()
 
 
-def _segment(x: Tensor, slope: Tensor, radius: float, found: Certification) -> tuple[Tensor, Tensor]:
-    """Two members of the region, the second where a linear function with this slope is small: the segment between them lies in it."""
+def _segment(
+    x: Tensor, slope: Tensor, radius: float, found: Certification
+) -> tuple[Tensor, Tensor]:
+    """Two members of the region, the second where a linear function with this slope is small: the
+    segment between them lies in it."""
     flat = slope.flatten()
     if found.task.norm == "inf":
         step = flat.sign()

@@ -11,7 +11,12 @@ from boundlab.errors import ArgumentError
 
 def add_device(parser: Any, default: str | None = None) -> None:
     """The option; default: None for a GPU if there is one."""
-    parser.add_argument("--device", default=default, metavar="DEVICE", help=f"where to compute (default: {default or 'a GPU if there is one'})")
+    parser.add_argument(
+        "--device",
+        default=default,
+        metavar="DEVICE",
+        help=(f"where to compute (default: {default or 'a GPU if there is one'})"),
+    )
 
 
 def device_named(name: str | None) -> torch.device:
@@ -22,5 +27,7 @@ def device_named(name: str | None) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).strip().split("\n")[0]
-        raise ArgumentError(f"the device {name!r} cannot be used here ({first}); --device cpu always works") from None
+        raise ArgumentError(
+            f"the device {name!r} cannot be used here ({first}); --device cpu always works"
+        ) from None
     return device

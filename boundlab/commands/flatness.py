@@ -31,17 +31,56 @@ METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
 
 
 def add_command(commands: Any) -> None:
-    parser = commands.add_parser("flatness", help="how far the loss of a trained network can rise when its weights move")
+    parser = commands.add_parser(
+        "flatness", help=("how far the loss of a trained network can rise when its weights move")
+    )
     parser.set_defaults(command=_flatness)
-    parser.add_argument("checkpoint", type=Path, metavar="DIR", help="the output folder of boundlab train, or a checkpoint in it")
-    parser.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
-    parser.add_argument("--eps", type=float, default=0.01, metavar="EPS", help="radius as a share of the norm of each weight (default: 0.01)")
+    parser.add_argument(
+        "checkpoint",
+        type=Path,
+        metavar="DIR",
+        help=("the output folder of boundlab train, or a checkpoint in it"),
+    )
+    parser.add_argument(
+        "--files",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the files of the data set are",
+    )
+    parser.add_argument(
+        "--eps",
+        type=float,
+        default=0.01,
+        metavar="EPS",
+        help=("radius as a share of the norm of each weight (default: 0.01)"),
+    )
     parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
-    parser.add_argument("--methods", nargs="+", default=["crown-ibp"], choices=METHODS, metavar="METHOD", help="default: crown-ibp")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=["crown-ibp"],
+        choices=METHODS,
+        metavar="METHOD",
+        help="default: crown-ibp",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack on the weights (default: 20)")
-    parser.add_argument("--surface", type=Path, metavar="FILE", help="draw the loss around the weights (needs the extra plot)")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=20,
+        metavar="N",
+        help=("steps of the attack on the weights (default: 20)"),
+    )
+    parser.add_argument(
+        "--surface",
+        type=Path,
+        metavar="FILE",
+        help=("draw the loss around the weights (needs the extra plot)"),
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads (default: torch's choice)"
+    )
     add_device(parser, "cpu")
 
 
@@ -59,18 +98,30 @@ def measure(
     steps: int = 20,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
-    """Losses, certified flatness by each method, what an attack finds, and the error on the test set."""
+    """Losses, certified flatness by each method, what an attack finds, and the error on the test
+    set."""
     model = model.to(device)
     x, labels = tensors(data, device)
     net = capture(model, x[:2])
     balls = weight_balls(net, eps, relative=relative)
     with torch.no_grad():
         loss = float(F.cross_entropy(model(x), labels))
-        right = sum(int((model(part).argmax(1) == y).sum()) for part, y in zip(*[t.split(1000) for t in tensors(test, device)], strict=True))
-        certified = {method: float(flatness(net, x, labels, eps, relative=relative, method=method, batch=BATCHES.get(method))) for method in methods}
+        right = sum(
+            int((model(part).argmax(1) == y).sum())
+            for part, y in zip(*[t.split(1000) for t in tensors(test, device)], strict=True)
+        )
+        certified = {
+            method: float(
+                flatness(
+                    net, x, labels, eps, relative=relative, method=method, batch=BATCHES.get(method)
+                )
+            )
+            for method in methods
+        }
     worst, _ = attack_weights(model, x, labels, balls, steps=steps)
     return {
-        "samples": len(labels), "eps": eps, "relative": relative, "loss": loss, "attacked": worst - loss, "flatness": certified,
+        "samples": len(labels), "eps": eps, "relative": relative, "loss": loss,
+        "attacked": worst - loss, "flatness": certified,
         "test_error": 1 - right / len(test),
     }  # fmt: skip
 
@@ -90,25 +141,41 @@ def check_drawing(path: Path) -> None:
         raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
     forms = FigureCanvasAgg.get_supported_filetypes()
     if path.suffix[1:].lower() not in forms:
-        raise ArgumentError(f"cannot draw into {path}: its name must end with one of {', '.join(f'.{form}' for form in forms)}")
+        raise ArgumentError(
+            f"cannot draw into {path}: its name must end with one of "
+            f"{', '.join(f'.{form}' for form in forms)}"
+        )
 
 
 def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
-    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over the circle for which it holds."""
+    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over
+    the circle for which it holds."""
     check_drawing(path)
     from matplotlib import pyplot as plt
 
     figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
-    low = math.floor(math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values()))))
-    top = math.ceil(math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values())))
+    low = math.floor(
+        math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values())))
+    )
+    top = math.ceil(
+        math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values()))
+    )
     for k, (title, (values, bound)) in enumerate(surfaces.items()):
         axes = figure.add_subplot(1, len(surfaces), k + 1, projection="3d", computed_zorder=False)
         ticks = torch.linspace(-REACH, REACH, len(values))
         a, b = torch.meshgrid(ticks, ticks, indexing="ij")
         height = values.clamp(min=10.0**low).log10()
-        axes.plot_surface(a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True)  # type: ignore[attr-defined]
-        angle, radius = torch.meshgrid(torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij")
-        disc = (radius * angle.cos()).numpy(), (radius * angle.sin()).numpy(), torch.full_like(radius, math.log10(bound)).numpy()
+        axes.plot_surface(
+            a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True
+        )  # type: ignore[attr-defined]
+        angle, radius = torch.meshgrid(
+            torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij"
+        )
+        disc = (
+            (radius * angle.cos()).numpy(),
+            (radius * angle.sin()).numpy(),
+            torch.full_like(radius, math.log10(bound)).numpy(),
+        )
         axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)  # type: ignore[attr-defined]
         axes.set_zlim(low, top)  # type: ignore[attr-defined]
         axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])  # type: ignore[attr-defined]
@@ -132,13 +199,32 @@ def _flatness(options: argparse.Namespace) -> None:
     test = test_images(recipe, options.files, size, None)
     console = Console()
     with console.status("bounding the loss over the balls around the weights"):
-        found = measure(model, data, test, options.eps, tuple(options.methods), not options.absolute, options.steps, device)
-    table = Table(title=f"{recipe.name}: weights moved by {options.eps:g}{'' if options.absolute else ' of their norms'}", title_justify="left")
+        found = measure(
+            model,
+            data,
+            test,
+            options.eps,
+            tuple(options.methods),
+            not options.absolute,
+            options.steps,
+            device,
+        )
+    table = Table(
+        title=(
+            f"{recipe.name}: weights moved by "
+            f"{options.eps:g}{'' if options.absolute else ' of their norms'}"
+        ),
+        title_justify="left",
+    )
     table.add_column("")
     table.add_column("loss", justify="right")
     table.add_column("rise F", justify="right")
     table.add_row(f"mean of {found['samples']} training images", f"{found['loss']:.4f}", "")
-    table.add_row("found by attacking the weights", f"{found['loss'] + found['attacked']:.4f}", f"{found['attacked']:.4f}")
+    table.add_row(
+        "found by attacking the weights",
+        f"{found['loss'] + found['attacked']:.4f}",
+        f"{found['attacked']:.4f}",
+    )
     for method, rise in found["flatness"].items():
         table.add_row(f"certified by {method}", f"{found['loss'] + rise:.4f}", f"{rise:.4f}")
     console.print(table)
@@ -149,5 +235,13 @@ def _flatness(options: argparse.Namespace) -> None:
         x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
         best = min(found["flatness"].values())
-        draw({recipe.method: (surface(model, x, labels, balls, POINTS, REACH), found["loss"] + best)}, options.surface)
+        draw(
+            {
+                recipe.method: (
+                    surface(model, x, labels, balls, POINTS, REACH),
+                    found["loss"] + best,
+                )
+            },
+            options.surface,
+        )
         console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)

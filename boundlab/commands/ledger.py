@@ -1,8 +1,8 @@
 """The results file of a certification: JSON, always whole, enough to go on from.
 
-It ends with a digest of everything in it, so that a figure that was changed by accident is not taken for a proof. Whoever wants to
-deceive can write the digest anew: only a certification that is run again proves anything.
-"""
+It ends with a digest of everything in it, so that a figure that was changed by accident is not
+taken for a proof. Whoever wants to deceive can write the digest anew: only a certification that is
+run again proves anything."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ class Ledger:
         self._stamp: tuple[int, int] | None = None
 
     @staticmethod
-    def open(path: Path | str | None, task: Task, labels: Tensor, predictions: Tensor, resume: bool) -> Ledger:
-        """A new ledger, or with ``resume`` the one in the file. Without it, a file that is there is an error: it is never written over."""
+    def open(
+        path: Path | str | None, task: Task, labels: Tensor, predictions: Tensor, resume: bool
+    ) -> Ledger:
+        """A new ledger, or with ``resume`` the one in the file. Without it, a file that is there is
+        an error: it is never written over."""
         ledger = Ledger(None if path is None else Path(path), task, labels, predictions)
         if ledger.path is not None and not resume:
             refuse_to_replace(ledger.path)
@@ -68,11 +71,28 @@ class Ledger:
         """Write the file, unless another process has written it since this one looked."""
         if self.path is not None:
             if _stamp(self.path) not in (None, self._stamp):
-                raise ArgumentError(f"{self.path} is being written by another process: nothing of it is replaced; give another --output")
+                raise ArgumentError(
+                    f"{self.path} is being written by another process: nothing of "
+                    "it "
+                    "is "
+                    "replaced; "
+                    "give another --output"
+                )
             runs = [
-                {"method": run.method, "radius": run.radius, "seconds": run.seconds, "margins": _plain(run.margins)} for run in self._runs.values()
+                {
+                    "method": run.method,
+                    "radius": run.radius,
+                    "seconds": run.seconds,
+                    "margins": _plain(run.margins),
+                }
+                for run in self._runs.values()
             ]
-            content = {"format": FORMAT, "task": _description(self.task), **self._fixed, "runs": runs}
+            content = {
+                "format": FORMAT,
+                "task": _description(self.task),
+                **self._fixed,
+                "runs": runs,
+            }
             content["digest"] = digest([json.dumps(content)])
             write_atomically(self.path, json.dumps(content, allow_nan=False) + "\n")
             self._stamp = _stamp(self.path)
@@ -84,7 +104,12 @@ class Ledger:
                 raise ValueError(f"format {content['format']}")
             written = content.pop("digest")
             if written != digest([json.dumps(content)]):
-                raise ArgumentError(f"{path} is damaged or was edited: its digest does not fit its content; move it away")
+                raise ArgumentError(
+                    f"{path} is damaged or was edited: its digest does not fit its "
+                    "content; "
+                    "move "
+                    "it away"
+                )
             known = dict(content["task"])
             runs = [_read_run(entry, self.task) for entry in content["runs"]]
         except ArgumentError:
@@ -92,15 +117,29 @@ class Ledger:
         except OSError as error:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            raise ArgumentError(f"{path} is not a results file of this version of boundlab ({error}): move it away, or do not resume") from error
+            raise ArgumentError(
+                f"{path} is not a results file of this version of boundlab "
+                f"({error}): "
+                "move "
+                "it "
+                "away, or do not resume"
+            ) from error
         own = _description(self.task)
         different = [words for key, words in WORDS.items() if known.get(key) != own[key]]
         if different:
-            raise ArgumentError(f"{path} was made with {', '.join(different)}: choose another output folder, or do not resume")
+            raise ArgumentError(
+                f"{path} was made with {', '.join(different)}: choose another "
+                "output "
+                "folder, "
+                "or "
+                "do "
+                "not resume"
+            )
         for run in runs:
             if len(run.margins) > self.task.images or run.margins.shape[1] != self.task.classes - 1:
                 raise ArgumentError(
-                    f"{path} is damaged: the run {run.method} at {run.radius:g} has margins of shape {tuple(run.margins.shape)}; move it away"
+                    f"{path} is damaged: the run {run.method} at {run.radius:g} has margins of "
+                    f"shape {tuple(run.margins.shape)}; move it away"
                 )
             self.put(run)
 
@@ -108,7 +147,13 @@ class Ledger:
 def refuse_to_replace(path: Path) -> None:
     """An error if there is a file already."""
     if path.exists():
-        raise ArgumentError(f"{path.parent} already holds results: give --resume to go on from them, or another --output")
+        raise ArgumentError(
+            f"{path.parent} already holds results: give --resume to go on from "
+            "them, "
+            "or "
+            "another "
+            "--output"
+        )
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -126,19 +171,27 @@ def _description(task: Task) -> dict[str, Any]:
 
 
 def _plain(margins: Tensor) -> list[list[float | str]]:
-    """Numbers as numbers; what JSON has no number for as "nan", "inf" or "-inf", which float() reads."""
-    return [[value if math.isfinite(value) else str(value) for value in row] for row in margins.tolist()]
+    """Numbers as numbers; what JSON has no number for as "nan", "inf" or "-inf", which float()
+    reads."""
+    return [
+        [value if math.isfinite(value) else str(value) for value in row] for row in margins.tolist()
+    ]
 
 
 def _read_run(entry: dict[str, Any], task: Task) -> Run:
     values = [[float(value) for value in row] for row in entry["margins"]]
-    margins = torch.tensor(values, dtype=torch.float64).reshape(len(values), -1 if values else task.classes - 1)
+    margins = torch.tensor(values, dtype=torch.float64).reshape(
+        len(values), -1 if values else task.classes - 1
+    )
     return Run(str(entry["method"]), float(entry["radius"]), margins, float(entry["seconds"]))
 
 
 def fingerprint(*things: Net | Tensor) -> str:
-    """A digest that changes with the values of tensors, and with the graph and the parameters of a net."""
-    return digest(part for thing in things for part in (_parts(thing) if isinstance(thing, Net) else [thing]))
+    """A digest that changes with the values of tensors, and with the graph and the parameters of a
+    net."""
+    return digest(
+        part for thing in things for part in (_parts(thing) if isinstance(thing, Net) else [thing])
+    )
 
 
 def _parts(net: Net) -> Iterator[Tensor | str]:

@@ -25,13 +25,23 @@ IMAGES, LABELS = ("images", "x"), ("labels", "y")
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
 
 
-# -- data ------------------------------------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------
 
 
-def load_data(path: Path, shape: Sequence[int] | None = None, limit: int | None = None) -> tuple[Tensor, Tensor]:
-    """Images (N, *shape), uint8 or floating point, and labels (N,) from an .npz or .csv file; at most ``limit`` of them."""
+def load_data(
+    path: Path, shape: Sequence[int] | None = None, limit: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Images (N, *shape), uint8 or floating point, and labels (N,) from an .npz or .csv file; at
+    most ``limit`` of them."""
     if not path.is_file():
-        raise ArgumentError(f"there is no data file {path}: give an .npz with the arrays images and labels, or a .csv with the label first")
+        raise ArgumentError(
+            f"there is no data file {path}: give an .npz with the arrays images "
+            "and "
+            "labels, "
+            "or "
+            "a "
+            ".csv with the label first"
+        )
     if limit is not None and limit < 1:
         raise ArgumentError(f"--limit must be at least 1, not {limit}")
     if path.suffix.lower() == ".npz":
@@ -52,26 +62,39 @@ def load_data(path: Path, shape: Sequence[int] | None = None, limit: int | None 
 def _reshaped(images: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarray:
     size = int(np.prod(shape))
     if images[0:1].size != size and len(images):
-        raise ArgumentError(f"--shape {','.join(map(str, shape))} has {size} values, but the images in {path} have {images[0:1].size}")
+        raise ArgumentError(
+            f"--shape {','.join(map(str, shape))} has {size} values, but the "
+            "images "
+            "in "
+            f"{path} "
+            "have "
+            f"{images[0:1].size}"
+        )
     return images.reshape(len(images), *shape)
 
 
 def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not zipfile.is_zipfile(path):
-        raise ArgumentError(f"{path} is not an .npz file: write it with numpy.savez(path, images=..., labels=...)")
+        raise ArgumentError(
+            f"{path} is not an .npz file: write it with numpy.savez(path, images=..., labels=...)"
+        )
     try:
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = _pick(arrays, IMAGES, path), _pick(arrays, LABELS, path)
     except ArgumentError:
         raise
     except Exception as error:  # a broken stream can raise nearly anything
-        raise ArgumentError(f"cannot read {path} as an .npz file of plain arrays: {error}") from error
+        raise ArgumentError(
+            f"cannot read {path} as an .npz file of plain arrays: {error}"
+        ) from error
     if images.ndim == 0:
         raise ArgumentError(f"the images in {path} are a single number")
     if images.dtype == np.bool_ or (images.dtype.kind in "iu" and images.dtype != np.uint8):
         images = images.astype(np.float32)
     if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
-        raise ArgumentError(f"the images in {path} must be numbers (uint8 or floating point), not {images.dtype}")
+        raise ArgumentError(
+            f"the images in {path} must be numbers (uint8 or floating point), not {images.dtype}"
+        )
     return images.astype(np.float32) if images.dtype == np.float16 else images, _whole(labels, path)
 
 
@@ -79,20 +102,30 @@ def _pick(arrays: Any, names: Sequence[str], path: Path) -> np.ndarray:
     for name in names:
         if name in arrays.files:
             return np.asarray(arrays[name])
-    raise ArgumentError(f"{path} has no array '{names[0]}' (or '{names[1]}'); it has: {', '.join(arrays.files) or 'nothing'}")
+    raise ArgumentError(
+        f"{path} has no array '{names[0]}' (or '{names[1]}'); it has: "
+        f"{', '.join(arrays.files) or 'nothing'}"
+    )
 
 
 def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
     """Labels as int64 (N,)."""
     if labels.ndim != 1 and (labels.ndim == 0 or labels.size != len(labels)):
-        raise ArgumentError(f"the labels in {path} must be one class number per image, (N,), not {labels.shape}")
-    if labels.dtype.kind not in "iuf" or not np.array_equal(labels, np.round(labels)) or not np.isfinite(labels).all():
+        raise ArgumentError(
+            f"the labels in {path} must be one class number per image, (N,), not {labels.shape}"
+        )
+    if (
+        labels.dtype.kind not in "iuf"
+        or not np.array_equal(labels, np.round(labels))
+        or not np.isfinite(labels).all()
+    ):
         raise ArgumentError(f"the labels in {path} must be whole numbers")
     return labels.reshape(-1).astype(np.int64)
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Label first, then values. Whole numbers up to 255, some above 1, are taken for uint8 pixels."""
+    """Label first, then values. Whole numbers up to 255, some above 1, are taken for uint8
+    pixels."""
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.reader(file) if row]
@@ -105,14 +138,17 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
     lengths = {len(row) for row in rows}
     if len(lengths) > 1 or min(lengths) < 2:
         raise ArgumentError(
-            f"every row of {path} must have the label and the same number of values; there are rows of {', '.join(map(str, sorted(lengths)))} fields"
+            f"every row of {path} must have the label and the same number of values; there are "
+            f"rows of {', '.join(map(str, sorted(lengths)))} fields"
         )
     try:
         table = np.array(rows, dtype=np.float64)
     except ValueError as error:
         raise ArgumentError(f"{path} holds something that is not a number: {error}") from error
     values, labels = table[:, 1:], _whole(table[:, 0], path)
-    pixels = np.array_equal(values, np.round(values)) and values.min() >= 0 and 1 < values.max() <= 255
+    pixels = (
+        np.array_equal(values, np.round(values)) and values.min() >= 0 and 1 < values.max() <= 255
+    )
     return values.astype(np.uint8 if pixels else np.float32), labels
 
 
@@ -124,11 +160,12 @@ def _numeric(text: str) -> bool:
     return True
 
 
-# -- models ----------------------------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 class Normalized(nn.Module):
-    """A model behind ``(x - mean) / std`` per channel (dimension 1), so that radii are those of the input itself."""
+    """A model behind ``(x - mean) / std`` per channel (dimension 1), so that radii are those of the
+    input itself."""
 
     def __init__(self, model: nn.Module, mean: Tensor, std: Tensor) -> None:
         super().__init__()
@@ -139,16 +176,26 @@ class Normalized(nn.Module):
         return self.model((x - self.mean) / self.std)
 
 
-def normalized(model: nn.Module, mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor) -> nn.Module:
-    """The model with the normalisation inside; mean and std: one number, or one per channel of images (N, C, ...)."""
+def normalized(
+    model: nn.Module, mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor
+) -> nn.Module:
+    """The model with the normalisation inside; mean and std: one number, or one per channel of
+    images (N, C, ...)."""
     if mean is None and std is None:
         return model
     channels = images.shape[1]
     columns = []
     for name, numbers in (("--mean", mean or [0.0]), ("--std", std or [1.0])):
         if len(numbers) not in (1, channels):
-            raise ArgumentError(f"{name} takes one number or one per channel ({channels}), not {len(numbers)}")
-        columns.append(torch.tensor(list(numbers), dtype=_dtype(model)).expand(channels).reshape(1, channels, *[1] * (images.dim() - 2)).clone())
+            raise ArgumentError(
+                f"{name} takes one number or one per channel ({channels}), not {len(numbers)}"
+            )
+        columns.append(
+            torch.tensor(list(numbers), dtype=_dtype(model))
+            .expand(channels)
+            .reshape(1, channels, *[1] * (images.dim() - 2))
+            .clone()
+        )
     if not bool((columns[1] > 0).all()):
         raise ArgumentError("--std must be positive")
     return Normalized(model, *columns)
@@ -162,20 +209,28 @@ def load_net(
     std: Sequence[float] | None = None,
     device: torch.device | str = "cpu",
 ) -> Net:
-    """Capture the model that ``source`` names: ``package.module:factory`` or a file ``*.pt2``; images (N, ...) in [0, 1] or as they are."""
+    """Capture the model that ``source`` names: ``package.module:factory`` or a file ``*.pt2``;
+    images (N, ...) in [0, 1] or as they are."""
     example = images[:2]
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
         try:
-            program = move_to_device_pass(program, device)  # tensors that it makes on the way know their device
+            # tensors that it makes on the way know their device
+            program = move_to_device_pass(program, device)
             if mean is None and std is None:
                 example = example.to(device)
-                return capture(program) if program.example_inputs is not None else capture(program, example.float())
+                return (
+                    capture(program)
+                    if program.example_inputs is not None
+                    else capture(program, example.float())
+                )
             model: nn.Module = program.module()
         except BoundlabError:
             raise
         except Exception as error:  # a graph that was changed can raise nearly anything
-            raise CaptureError(f"the program in {source} cannot be used: {describe(error)}") from error
+            raise CaptureError(
+                f"the program in {source} cannot be used: {describe(error)}"
+            ) from error
     else:
         model = _build(source)
         if weights is not None:
@@ -198,7 +253,8 @@ def _try(model: nn.Module, example: Tensor, source: str) -> None:
             model(example)
     except Exception as error:
         raise CaptureError(
-            f"{source} does not run on images of shape {tuple(example.shape)}: {describe(error)}. Check the data, --shape and --weights"
+            f"{source} does not run on images of shape {tuple(example.shape)}: "
+            f"{describe(error)}. Check the data, --shape and --weights"
         ) from error
 
 
@@ -212,11 +268,14 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
     except CaptureError:
         raise
     except Exception as error:  # torch.export raises many types of its own
-        raise CaptureError(f"{path} is not a program saved with torch.export.save: {describe(error)}") from error
+        raise CaptureError(
+            f"{path} is not a program saved with torch.export.save: {describe(error)}"
+        ) from error
 
 
 def _build(source: str) -> nn.Module:
-    """Import ``package.module:factory`` with the current folder on the path, and call the factory."""
+    """Import ``package.module:factory`` with the current folder on the path, and call the
+    factory."""
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute:
         raise ArgumentError(f"MODEL must be package.module:factory or a .pt2 file, not {source!r}")
@@ -226,32 +285,54 @@ def _build(source: str) -> nn.Module:
     try:
         thing: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"cannot import {module_name}: {describe(error)}. Run from the folder that holds it, or install it") from error
+        raise CaptureError(
+            f"cannot import {module_name}: {describe(error)}. Run from the folder "
+            "that "
+            "holds "
+            "it, "
+            "or install it"
+        ) from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
-            names = [name for name in vars(thing) if not name.startswith("_") and callable(getattr(thing, name))]
-            raise ArgumentError(f"{module_name} has no '{attribute}'; it has: {', '.join(names) or 'nothing callable'}")
+            names = [
+                name
+                for name in vars(thing)
+                if not name.startswith("_") and callable(getattr(thing, name))
+            ]
+            raise ArgumentError(
+                f"{module_name} has no '{attribute}'; it has: "
+                f"{', '.join(names) or 'nothing callable'}"
+            )
         thing = getattr(thing, part)
     if not isinstance(thing, nn.Module):
         if not callable(thing):
-            raise ArgumentError(f"{source} is a {type(thing).__name__}, not a function or class that makes a model")
+            raise ArgumentError(
+                f"{source} is a {type(thing).__name__}, not a function or class that makes a model"
+            )
         try:
             thing = thing()
         except (Exception, SystemExit) as error:
-            raise CaptureError(f"{source}() failed: {describe(error)}. The factory is called without arguments") from error
+            raise CaptureError(
+                f"{source}() failed: {describe(error)}. The factory is called without arguments"
+            ) from error
     if not isinstance(thing, nn.Module):
         raise ArgumentError(f"{source}() must return a torch.nn.Module, not {type(thing).__name__}")
     return thing
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill the model from a file with a state dict, alone, in a dict under 'state_dict', or as the first fitting one of a list."""
+    """Fill the model from a file with a state dict, alone, in a dict under 'state_dict', or as the
+    first fitting one of a list."""
     if not path.is_file():
         raise ArgumentError(f"there is no weights file {path}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise ArgumentError(f"cannot read {path} as a file of tensors (torch.load with weights_only=True): {describe(error)}") from error
+        raise ArgumentError(
+            f"cannot read {path} as a file of tensors (torch.load with "
+            "weights_only=True): "
+            f"{describe(error)}"
+        ) from error
     candidates = [_plain_names(state, model) for state in _states(content)]
     if not candidates:
         raise ArgumentError(f"{path} holds no state dict: it is a {type(content).__name__}")
@@ -267,7 +348,11 @@ def _states(content: Any) -> list[dict[str, Tensor]]:
         for key in STATE_KEYS:
             if isinstance(content.get(key), (Mapping, list, tuple)):
                 return _states(content[key])
-        return [dict(content)] if content and all(isinstance(value, Tensor) for value in content.values()) else []
+        return (
+            [dict(content)]
+            if content and all(isinstance(value, Tensor) for value in content.values())
+            else []
+        )
     if isinstance(content, (list, tuple)):
         return [state for part in content for state in _states(part)]
     return []
@@ -278,7 +363,9 @@ def _plain_names(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor
     prefix = "module."
     wanted = any(name.startswith(prefix) for name in model.state_dict())
     return (
-        state if wanted or not all(name.startswith(prefix) for name in state) else {name.removeprefix(prefix): value for name, value in state.items()}
+        state
+        if wanted or not all(name.startswith(prefix) for name in state)
+        else {name.removeprefix(prefix): value for name, value in state.items()}
     )
 
 
@@ -289,14 +376,29 @@ def _mismatch(state: Mapping[str, Tensor], model: nn.Module) -> str:
     parts = {
         "missing": [name for name in own if name not in state],
         "unknown": [name for name in state if name not in own],
-        "of another shape": [f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}" for name in common],
+        "of another shape": [
+            (f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}")
+            for name in common
+        ],
     }
-    return "; ".join(f"{what}: {', '.join(names[:4])}{' and more' if len(names) > 4 else ''}" for what, names in parts.items() if names)
+    return "; ".join(
+        (f"{what}: {', '.join(names[:4])}{' and more' if len(names) > 4 else ''}")
+        for what, names in parts.items()
+        if names
+    )
 
 
 def describe(error: BaseException) -> str:
     """An error of foreign code in one line, with the place that raised it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/torch/" not in frame.filename and "importlib" not in frame.filename]
-    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/torch/" not in frame.filename and "importlib" not in frame.filename
+    ]
+    where = (
+        (f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})")
+        if frames and frames[-1].filename != __file__
+        else ""
+    )
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}{'...' if len(text) > 300 else ''}{where}"

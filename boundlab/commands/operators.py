@@ -29,9 +29,18 @@ class Supported:
 
 
 def supported() -> list[Supported]:
-    """Every operator with a rule or a composition, once for all its overloads that are treated alike, by name."""
-    found = {Supported(op_name(op), rule.kind, _declared(rule)) for op, rule in RULES.items() if "." in op_name(op)}  # others are our own
-    found |= {Supported(op_name(op), "composition", str(function.__module__)) for op, function in COMPOSITIONS.items()}
+    """Every operator with a rule or a composition, once for all its overloads that are treated
+    alike, by name."""
+    # others are our own
+    found = {
+        Supported(op_name(op), rule.kind, _declared(rule))
+        for op, rule in RULES.items()
+        if "." in op_name(op)
+    }
+    found |= {
+        Supported(op_name(op), "composition", str(function.__module__))
+        for op, function in COMPOSITIONS.items()
+    }
     found |= {Supported(op_name(op), "composition", "torch") for op in RECURRENT}
     return sorted(found)
 
@@ -39,7 +48,9 @@ def supported() -> list[Supported]:
 def _declared(rule: Any) -> str:
     """The module of the functions that a rule is made of, or of its class."""
     parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
-    modules = [str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")]
+    modules = [
+        str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")
+    ]
     return modules[0] if modules else type(rule).__module__
 
 
@@ -48,9 +59,22 @@ def markdown() -> str:
     rows = supported()
     kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]
     kinds += sorted({row.kind for row in rows} - set(KINDS))
-    lines = ["# Supported operators", "", f"{len({row.name for row in rows})} operators. Made by `boundlab ops --markdown`; do not edit.", ""]
+    lines = [
+        "# Supported operators",
+        "",
+        f"{len({row.name for row in rows})} operators. Made by "
+        "`boundlab "
+        "ops "
+        "--markdown`; "
+        "do "
+        "not edit.",
+        "",
+    ]
     lines += ["| kind | meaning | operators |", "|---|---|---|"]
-    lines += [f"| {kind} | {KINDS.get(kind, '')} | {sum(row.kind == kind for row in rows)} |" for kind in kinds]
+    lines += [
+        (f"| {kind} | {KINDS.get(kind, '')} | {sum(row.kind == kind for row in rows)} |")
+        for kind in kinds
+    ]
     lines += ["", "| operator | kind | declared in |", "|---|---|---|"]
     lines += [f"| `{row.name}` | {row.kind} | `{row.module}` |" for row in rows]
     return "\n".join(lines) + "\n"

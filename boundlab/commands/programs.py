@@ -1,10 +1,11 @@
 """Programs saved with torch.export, read without running anything that the file holds.
 
-``torch.export.load`` runs code that a file brings along: pickles of sample inputs, weights and constants, names that become
-Python source, sizes and guards that are evaluated, operators by any path below ``torch``, compiled libraries. Here a file is
-copied first, member by member: what is known to be plain data goes into a new archive, everything else is an error. torch sees the
-copy alone, so nothing depends on how another reader would have taken the original (members that occur twice, strange paths).
-"""
+``torch.export.load`` runs code that a file brings along: pickles of sample inputs, weights and
+constants, names that become Python source, sizes and guards that are evaluated, operators by any
+path below ``torch``, compiled libraries. Here a file is copied first, member by member: what is
+known to be plain data goes into a new archive, everything else is an error. torch sees the copy
+alone, so nothing depends on how another reader would have taken the original (members that occur
+twice, strange paths)."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class _NotPlain(Exception):
 
 
 def load_program(path: Path) -> ExportedProgram:
-    """The program in a file, which may come from anywhere: what is not plain data is an error, and nothing of it is run."""
+    """The program in a file, which may come from anywhere: what is not plain data is an error, and
+    nothing of it is run."""
     try:
         copy = _plain_copy(path)
     except _NotPlain as error:
@@ -53,7 +55,10 @@ def _plain_copy(path: Path) -> io.BytesIO:
             raise _NotPlain("members that occur twice")
         root = names[0].split("/")[0] if names else ""
         if f"{root}/archive_format" not in names:
-            other = "it is not a program saved with torch.export.save, or one older than torch 2.8 (load and save it again with torch)"
+            other = (
+                "it is not a program saved with torch.export.save, or one older than torch 2.8 "
+                "(load and save it again with torch)"
+            )
             raise _NotPlain(f"no archive_format, so {other}")
         for name in names:
             within = name.removeprefix(f"{root}/")
@@ -70,7 +75,7 @@ def _plain_copy(path: Path) -> io.BytesIO:
     return copy
 
 
-# -- tensors -----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def _as_it_is(content: bytes) -> bytes:
@@ -100,12 +105,22 @@ def _rebuilt(value: Any) -> Any:
         return nn.Parameter(value.detach().clone(), value.requires_grad)
     if type(value) is Tensor:
         return value.detach().clone().requires_grad_(value.requires_grad)
-    if value is None or type(value) in (str, bytes, bool, int, float, complex, torch.Size, torch.dtype, torch.device):
+    if value is None or type(value) in (
+        str,
+        bytes,
+        bool,
+        int,
+        float,
+        complex,
+        torch.Size,
+        torch.dtype,
+        torch.device,
+    ):
         return value
     raise _NotPlain(f"a {type(value).__name__} among its tensors")
 
 
-# -- the graph ---------------------------------------------------------------------------------------------------------
+# -- the graph -------------------------------------------------------------------------------------
 
 NAME = re.compile(r"[\w.-]*", re.ASCII)
 """Names become Python source in torch.fx."""
@@ -113,8 +128,22 @@ VERSION = re.compile(r"[\w.+<=-]*", re.ASCII)
 NOTES = ("stack_trace", "nn_module_stack")
 """Remarks on a node that errors quote; torch keeps them as text."""
 FILES = re.compile(r"(weight|tensor)_\d+", re.ASCII)
-TREES = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "torch.fx.immutable_collections.immutable_list")
-BLOCKS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "while_loop", "scan", "map_impl", "associative_scan")
+TREES = (
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "torch.fx.immutable_collections.immutable_list",
+)
+BLOCKS = (
+    "wrap_with_set_grad_enabled",
+    "wrap_with_autocast",
+    "cond",
+    "while_loop",
+    "scan",
+    "map_impl",
+    "associative_scan",
+)
 """Operators that apply other graphs of the same file."""
 SIZES = re.compile(
     r"_operator\.(add|and_|eq|floordiv|ge|getitem|gt|le|lshift|lt|mod|mul|ne|neg|or_|pos|pow|rshift|sub|truediv)"
@@ -149,7 +178,8 @@ def _name(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A mode or a message. torch pastes texts between quotes into source, so what could end them there is left out."""
+    """A mode or a message. torch pastes texts between quotes into source, so what could end them
+    there is left out."""
     return re.sub(r"['\"\\\x00-\x1f]", " ", text)
 
 
@@ -170,13 +200,21 @@ def _operator(text: str) -> str:
     if SIZES.fullmatch(text):
         return text
     kind, *path = _name(text).removeprefix("torch.ops.").split(".")
-    if text.startswith("torch.ops.") and kind == "higher_order" and path in [[name] for name in BLOCKS]:
+    if (
+        text.startswith("torch.ops.")
+        and kind == "higher_order"
+        and path in [[name] for name in BLOCKS]
+    ):
         return text
     if text.startswith("torch.ops.") and kind in ("aten", "prims") and len(path) == 2:
         found = getattr(getattr(getattr(torch.ops, kind), path[0], None), path[1], None)
-        if isinstance(found, OpOverload) and all(argument.name != "filename" for argument in found._schema.arguments):
+        if isinstance(found, OpOverload) and all(
+            argument.name != "filename" for argument in found._schema.arguments
+        ):
             return text
-    raise _NotPlain(f"the operator {text[:80]!r}, which is not one of torch's own, or reads and writes files")
+    raise _NotPlain(
+        f"the operator {text[:80]!r}, which is not one of torch's own, or reads and writes files"
+    )
 
 
 def _tree(text: str) -> str:
@@ -191,13 +229,19 @@ def _checked_tree(tree: dict[str, Any]) -> dict[str, Any]:
         raise _NotPlain(f"a structure of type {str(kind)[:80]!r}")
     if context is not None:
         keys = json.loads(context)
-        if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str | int) for key in keys)):
+        if keys is not None and not (
+            isinstance(keys, list) and all(isinstance(key, str | int) for key in keys)
+        ):
             raise _NotPlain(f"the keys {context[:80]!r}")
         context = json.dumps(keys and [_name(key) if isinstance(key, str) else key for key in keys])
-    return {"type": kind, "context": context, "children_spec": [_checked_tree(child) for child in tree["children_spec"]]}
+    return {
+        "type": kind,
+        "context": context,
+        "children_spec": [_checked_tree(child) for child in tree["children_spec"]],
+    }
 
 
-# -- sizes and guards, which torch evaluates ------------------------------------------------------------------------------
+# -- sizes and guards, which torch evaluates -------------------------------------------------------
 
 FUNCTIONS = re.compile(
     r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Mod|Max|Min|Abs|Equality|Unequality|(Strict)?(Less|Greater)Than|And|Or|Not|floor|ceiling"
@@ -208,13 +252,16 @@ SYMBOLS = re.compile(r"L|true|false|oo|int_oo|[a-z]+\d+", re.ASCII)
 WORDS = re.compile(r"\w+|[-+.\de]+", re.ASCII)
 ATTRIBUTES = ("size", "stride", "storage_offset")
 GRAMMAR = (
-    ast.Expression, ast.Constant, ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.keyword, ast.expr_context, ast.BinOp, ast.UnaryOp,
-    ast.BoolOp, ast.Compare, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.USub, ast.Not, ast.And, ast.Or, ast.cmpop,
+    ast.Expression, ast.Constant, ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.keyword,
+    ast.expr_context, ast.BinOp, ast.UnaryOp,
+    ast.BoolOp, ast.Compare, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow,
+    ast.USub, ast.Not, ast.And, ast.Or, ast.cmpop,
 )  # fmt: skip
 
 
 def _expression(text: str) -> str:
-    """Arithmetic of sizes: numbers, symbols, known functions, and the sizes of arguments (L['x'].size()[0])."""
+    """Arithmetic of sizes: numbers, symbols, known functions, and the sizes of arguments
+    (L['x'].size()[0])."""
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError) as error:
@@ -232,7 +279,9 @@ def _looked_up(text: str) -> str:
 
 def _arithmetic(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) or (isinstance(node.func, ast.Name) and FUNCTIONS.fullmatch(node.func.id) is not None)
+        return isinstance(node.func, ast.Attribute) or (
+            isinstance(node.func, ast.Name) and FUNCTIONS.fullmatch(node.func.id) is not None
+        )
     if isinstance(node, ast.Attribute):
         return node.attr in ATTRIBUTES
     if isinstance(node, ast.Name):
@@ -263,7 +312,8 @@ MEMBERS: dict[str, Callable[[bytes], bytes] | None] = {
     r"data/(weights|constants)/model_\1_config\.json": _checked_json,
     r"data/(weights/weight|constants/tensor)_\d+": _as_it_is,
     r"data/(sample_inputs|weights|constants)/model\.pt": _repickled,
-    r"archive_format|archive_version|byteorder|\.data/version|\.format_version|\.storage_alignment": _as_it_is,
+    r"archive_format|archive_version|byteorder|\.data/version": _as_it_is,
+    r"\.format_version|\.storage_alignment": _as_it_is,
     r"extra/.*|\.data/serialization_id": None,
 }
 """The members of an archive by their names, and what becomes of them; None: they are not needed."""

@@ -13,7 +13,14 @@ from typing import Any, get_type_hints
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from torch import nn
 
@@ -42,37 +49,103 @@ def add_commands(commands: Any, numbers: Numbers) -> None:
     train = commands.add_parser(
         "train",
         help="train a certifiably robust network",
-        description="Train by a recipe: a name or a TOML file, every entry of which can be set by a flag.",
-        epilog=f"recipes: {', '.join(RECIPES)}. Many processes: torchrun --nproc-per-node N -m boundlab train ...",
+        description=(
+            "Train by a recipe: a name or a TOML file, every entry of which can be set by a flag."
+        ),
+        epilog=(
+            f"recipes: {', '.join(RECIPES)}. Many processes: torchrun --nproc-per-node N -m "
+            "boundlab train ..."
+        ),
     )
     train.set_defaults(command=_train)
     train.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a TOML file")
-    train.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
-    train.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for checkpoint, metrics and recipe")
-    train.add_argument("--resume", action="store_true", help="go on from the checkpoint in the output folder")
-    train.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
+    train.add_argument(
+        "--files",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the files of the data set are",
+    )
+    train.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder for checkpoint, metrics and recipe",
+    )
+    train.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint in the output folder"
+    )
+    train.add_argument(
+        "--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)"
+    )
     train.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
     add_device(train)
     kinds = get_type_hints(Recipe)
     for field in fields(Recipe):
         if field.name != "name":
-            train.add_argument(f"--{field.name}", metavar="VALUE", help=f"default of a recipe: {field.default}", **_flag(kinds[field.name], numbers))
+            train.add_argument(
+                f"--{field.name}",
+                metavar="VALUE",
+                help=f"default of a recipe: {field.default}",
+                **_flag(kinds[field.name], numbers),
+            )
 
-    test = commands.add_parser("evaluate", help="clean, attacked and verified error of a trained network")
+    test = commands.add_parser(
+        "evaluate", help=("clean, attacked and verified error of a trained network")
+    )
     test.set_defaults(command=_evaluate)
-    test.add_argument("checkpoint", type=Path, metavar="DIR", help="the output folder of boundlab train, or a checkpoint in it")
-    test.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the files of the data set are")
+    test.add_argument(
+        "checkpoint",
+        type=Path,
+        metavar="DIR",
+        help=("the output folder of boundlab train, or a checkpoint in it"),
+    )
+    test.add_argument(
+        "--files",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the files of the data set are",
+    )
     test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
     test.add_argument(
-        "--methods", nargs="+", default=["ibp", "crown-ibp"], choices=METHODS, metavar="METHOD", help="cheap ones first (default: ibp crown-ibp)"
+        "--methods",
+        nargs="+",
+        default=["ibp", "crown-ibp"],
+        choices=METHODS,
+        metavar="METHOD",
+        help="cheap ones first (default: ibp crown-ibp)",
     )
-    test.add_argument("--steps", type=int, default=40, metavar="N", help="steps of the attack (default: 40)")
-    test.add_argument("--restarts", type=int, default=2, metavar="N", help="random starts of the attack, 0 for none (default: 2)")
-    test.add_argument("--step-size", type=float, default=0.25, metavar="S", help="first step of the attack in units of eps (default: 0.25)")
+    test.add_argument(
+        "--steps", type=int, default=40, metavar="N", help="steps of the attack (default: 40)"
+    )
+    test.add_argument(
+        "--restarts",
+        type=int,
+        default=2,
+        metavar="N",
+        help=("random starts of the attack, 0 for none (default: 2)"),
+    )
+    test.add_argument(
+        "--step-size",
+        type=float,
+        default=0.25,
+        metavar="S",
+        help=("first step of the attack in units of eps (default: 0.25)"),
+    )
     test.add_argument("--batch", type=int, default=200, metavar="N")
-    test.add_argument("--budgets", type=int, nargs="+", metavar="N", help="of sentences: numbers of replaced words (default: 0 to 6)")
+    test.add_argument(
+        "--budgets",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help=("of sentences: numbers of replaced words (default: 0 to 6)"),
+    )
     test.add_argument("--limit", type=int, metavar="N", help="only the first N test images")
-    test.add_argument("--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)")
+    test.add_argument(
+        "--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)"
+    )
     add_device(test)
 
 
@@ -82,7 +155,11 @@ def _flag(kind: Any, numbers: Numbers) -> dict[str, Any]:
         return {"type": _truth}
     if kind in (int, str):
         return {"type": kind}
-    return {"type": (lambda text: numbers(text)[0]) if kind is float else lambda text: [float(n) for n in numbers(text)]}
+    return {
+        "type": (lambda text: numbers(text)[0])
+        if kind is float
+        else lambda text: [float(n) for n in numbers(text)]
+    }
 
 
 def _truth(text: str) -> bool:
@@ -91,12 +168,20 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-# -- train -------------------------------------------------------------------------------------------------------------
+# -- train -----------------------------------------------------------------------------------------
 
 
 def _recipe(options: argparse.Namespace) -> Recipe:
-    base = Recipe.load(options.recipe) if options.recipe.endswith(".toml") or os.sep in options.recipe else recipe_named(options.recipe)
-    given = {field.name: getattr(options, field.name, None) for field in fields(Recipe) if field.name != "name"}
+    base = (
+        Recipe.load(options.recipe)
+        if options.recipe.endswith(".toml") or os.sep in options.recipe
+        else recipe_named(options.recipe)
+    )
+    given = {
+        field.name: getattr(options, field.name, None)
+        for field in fields(Recipe)
+        if field.name != "name"
+    }
     values = {key: value for key, value in given.items() if value is not None}
     if "milestones" in values:
         values["milestones"] = [int(epoch) for epoch in values["milestones"]]
@@ -115,8 +200,18 @@ def _train(options: argparse.Namespace) -> None:
 
 def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespace) -> None:
     if (options.output / CHECKPOINT).exists() and not options.resume:
-        raise ArgumentError(f"{options.output} already holds a checkpoint: give --resume to go on from it, or another --output")
-    data = load_sentences(options.files, "train") if recipe.data == SST else load(recipe.data, options.files, "train")
+        raise ArgumentError(
+            f"{options.output} already holds a checkpoint: give --resume to go on "
+            "from "
+            "it, "
+            "or "
+            "another --output"
+        )
+    data = (
+        load_sentences(options.files, "train")
+        if recipe.data == SST
+        else load(recipe.data, options.files, "train")
+    )
     data = data if options.limit is None else data.first(options.limit)
     trainer = Trainer(recipe, data, options.output, processes)
     resumed = options.resume and trainer.resume()
@@ -124,7 +219,9 @@ def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespac
     if resumed:
         console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
     _follow(trainer, console)
-    console.print(f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False)
+    console.print(
+        f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False
+    )
 
 
 def set_threads(count: int | None) -> None:
@@ -135,16 +232,26 @@ def set_threads(count: int | None) -> None:
 
 
 def _follow(trainer: Trainer, console: Console) -> None:
-    """Train with a bar for the run and one for the epoch, one printed line an epoch, and TensorBoard if it is there."""
+    """Train with a bar for the run and one for the epoch, one printed line an epoch, and
+    TensorBoard if it is there."""
     board = _board(trainer)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as bars:
         run = bars.add_task("epochs", total=trainer.recipe.epochs, completed=trainer.epoch)
         epoch = bars.add_task("", total=trainer.steps, completed=trainer.step)
 
         def watch(step: Step) -> None:
             row = step.row
-            text = f"eps {row['eps']:.4f}  loss {row['loss']:.3f}  clean error {row['clean_error']:.2%}  not proved {row['not_proved']:.2%}"
+            text = (
+                f"eps {row['eps']:.4f}  loss {row['loss']:.3f}  clean error "
+                f"{row['clean_error']:.2%}  not proved {row['not_proved']:.2%}"
+            )
             bars.update(epoch, completed=step.step, description=text)
             if step.step == step.steps:
                 bars.update(run, completed=step.epoch + 1)
@@ -157,14 +264,18 @@ def _follow(trainer: Trainer, console: Console) -> None:
 
 
 def _board(trainer: Trainer) -> Any:
-    if importlib.util.find_spec("tensorboard") is None or trainer.output is None or trainer.processes.rank:
+    if (
+        importlib.util.find_spec("tensorboard") is None
+        or trainer.output is None
+        or trainer.processes.rank
+    ):
         return None
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(trainer.output))
 
 
-# -- evaluate ----------------------------------------------------------------------------------------------------------
+# -- evaluate --------------------------------------------------------------------------------------
 
 
 def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
@@ -173,7 +284,9 @@ def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
     with usable(path):
         recipe = Recipe.read(state["recipe"])
         zeros = (0.0,) * state["channels"] if recipe.normalise else None
-        model = build(recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros)
+        model = build(
+            recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros
+        )
         model.load_state_dict(state["model"])
     return model.eval(), recipe, state["size"]
 
@@ -199,18 +312,37 @@ def _evaluate(options: argparse.Namespace) -> None:
         columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
             task = bar.add_task("", total=-(-len(data) // processes.count))
-            found = evaluate(model, data, eps, tuple(options.methods), attack, options.batch, processes, lambda n: bar.advance(task, n))
+            found = evaluate(
+                model,
+                data,
+                eps,
+                tuple(options.methods),
+                attack,
+                options.batch,
+                processes,
+                lambda n: bar.advance(task, n),
+            )
         if processes.rank == 0:
             console.print(_table(found, recipe, eps, bool(options.restarts)))
-            folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
-            text = json.dumps({"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}, indent=1) + "\n"
+            folder = (
+                options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
+            )
+            text = (
+                json.dumps(
+                    {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)},
+                    indent=1,
+                )
+                + "\n"
+            )
             write_atomically(folder / RESULT, text)
     finally:
         processes.leave()
 
 
 def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
-    table = Table(title=f"{recipe.name}: {found.count} test images at eps {eps:.4g}", title_justify="left")
+    table = Table(
+        title=(f"{recipe.name}: {found.count} test images at eps {eps:.4g}"), title_justify="left"
+    )
     for name, side in (("", "left"), ("error", "right"), ("95 % interval", "right")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     rows = {

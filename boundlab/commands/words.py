@@ -1,4 +1,5 @@
-"""``boundlab words``: one sentence under a trained classifier; and ``boundlab evaluate`` for classifiers of sentences."""
+"""``boundlab words``: one sentence under a trained classifier; and ``boundlab evaluate`` for
+classifiers of sentences."""
 
 from __future__ import annotations
 
@@ -29,14 +30,43 @@ CLASSES = ("negative", "positive")
 
 
 def add_command(commands: Any) -> None:
-    parser = commands.add_parser("words", help="which words of a sentence may be replaced without changing its class")
+    parser = commands.add_parser(
+        "words", help=("which words of a sentence may be replaced without changing its class")
+    )
     parser.set_defaults(command=_words)
     parser.add_argument("sentence", metavar="SENTENCE", help="a sentence, in quotes")
-    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="the output folder of boundlab train sst-...")
-    parser.add_argument("--files", type=Path, required=True, metavar="DIR", help="where the treebank and the neighbours are")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], metavar="N", help="replaced words (default: 1 to 6)")
-    parser.add_argument("--method", default="crown-ibp", choices=METHODS, metavar="METHOD", help="default: crown-ibp")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: torch's choice)")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the output folder of boundlab train sst-...",
+    )
+    parser.add_argument(
+        "--files",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the treebank and the neighbours are",
+    )
+    parser.add_argument(
+        "--budgets",
+        type=int,
+        nargs="+",
+        default=[1, 2, 3, 4, 5, 6],
+        metavar="N",
+        help="replaced words (default: 1 to 6)",
+    )
+    parser.add_argument(
+        "--method",
+        default="crown-ibp",
+        choices=METHODS,
+        metavar="METHOD",
+        help="default: crown-ibp",
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads (default: torch's choice)"
+    )
     add_device(parser, "cpu")
 
 
@@ -46,7 +76,11 @@ def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier,
     if not isinstance(state.get("words"), int):
         raise ArgumentError(f"{path} is not a classifier of sentences")
     if state["words"] != len(vocabulary):
-        raise ArgumentError(f"{path} was trained with {state['words']} words, the files give {len(vocabulary)}: give the files it was trained with")
+        raise ArgumentError(
+            f"{path} was trained with {state['words']} words, the files give "
+            f"{len(vocabulary)}: "
+            "give the files it was trained with"
+        )
     with usable(path):
         recipe = Recipe.read(state["recipe"])
         model = build_text(recipe.model, state["words"], state["classes"])
@@ -65,19 +99,33 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(data))
         found = evaluate_words(
-            model, data, budgets, tuple(options.methods), min(options.batch, 32), options.restarts > 0, lambda n: bar.advance(task, n)
+            model,
+            data,
+            budgets,
+            tuple(options.methods),
+            min(options.batch, 32),
+            options.restarts > 0,
+            lambda n: bar.advance(task, n),
         )
-    table = Table(title=f"{recipe.name}: accuracy on {found.count} test sentences, clean {found.clean:.2%}", title_justify="left")
+    table = Table(
+        title=(f"{recipe.name}: accuracy on {found.count} test sentences, clean {found.clean:.2%}"),
+        title_justify="left",
+    )
     table.add_column("")
     for budget in budgets:
         table.add_column(f"{budget} replaced", justify="right")
     for method, shares in found.verified.items():
         table.add_row(f"verified by {method}", *[f"{shares[budget]:.2%}" for budget in budgets])
     if found.attacked:
-        table.add_row("left by the attack", *[f"{found.attacked[budget]:.2%}" for budget in budgets])
+        table.add_row(
+            "left by the attack", *[f"{found.attacked[budget]:.2%}" for budget in budgets]
+        )
     console.print(table)
     folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
-    write_atomically(folder / RESULT, json.dumps({"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}, indent=1) + "\n")
+    write_atomically(
+        folder / RESULT,
+        json.dumps({"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}, indent=1) + "\n",
+    )
 
 
 def _words(options: argparse.Namespace) -> None:
@@ -95,27 +143,50 @@ def _words(options: argparse.Namespace) -> None:
         logits = model(words)[0]
     label = int(logits.argmax())
     console = Console()
-    console.print(Text("class ").append(CLASSES[label], style="bold").append(f", margin {float(logits[label] - logits[1 - label]):.3f}"))
+    console.print(
+        Text("class ")
+        .append(CLASSES[label], style="bold")
+        .append(f", margin {float(logits[label] - logits[1 - label]):.3f}")
+    )
     _show_choices(console, texts, words[0], vocabulary)
-    table = Table(title=f"margins proved by {options.method}, and the strongest replacement found", title_justify="left")
+    table = Table(
+        title=(f"margins proved by {options.method}, and the strongest replacement found"),
+        title_justify="left",
+    )
     for name in ("replaced", "certified margin", "", "least found", "with"):
         table.add_column(name)
     bodies = Bodies(model)
     for budget in options.budgets:
         region = region_of(model, words, substitutes, budget)
         with torch.no_grad():
-            margin = float(bodies[words.shape[1]].margins(region, words != PADDING, [label], method=options.method).min())
+            margin = float(
+                bodies[words.shape[1]]
+                .margins(region, words != PADDING, [label], method=options.method)
+                .min()
+            )
         found, least = strongest(model, words[0], label, substitutes, budget)
         verdict = Text("proved", style="green") if margin > 0 else Text("open", style="yellow")
         verdict = Text("broken", style="red") if least <= 0 else verdict
-        table.add_row(str(budget), f"{margin:.3f}", verdict, f"{least:.3f}", _changed(words[0], found, vocabulary))
+        table.add_row(
+            str(budget),
+            f"{margin:.3f}",
+            verdict,
+            f"{least:.3f}",
+            _changed(words[0], found, vocabulary),
+        )
     console.print(table)
 
 
-def _show_choices(console: Console, texts: list[str], words: torch.Tensor, vocabulary: Vocabulary) -> None:
+def _show_choices(
+    console: Console, texts: list[str], words: torch.Tensor, vocabulary: Vocabulary
+) -> None:
     """Each word with those that may replace it."""
     for text, number in zip(texts, words.tolist(), strict=False):
-        others = [vocabulary.words[other] for other in vocabulary.substitutes[number].tolist() if other != PADDING]
+        others = [
+            vocabulary.words[other]
+            for other in vocabulary.substitutes[number].tolist()
+            if other != PADDING
+        ]
         line = Text(f"  {text}", style="dim" if number == UNKNOWN else "")
         if number == UNKNOWN:
             line.append("  (not in the vocabulary)", style="dim")
@@ -128,5 +199,7 @@ def _changed(words: torch.Tensor, found: list[int], vocabulary: Vocabulary) -> T
     line = Text()
     for before, after in zip(words.tolist(), found, strict=True):
         if before != after:
-            line.append(f"{vocabulary.words[before]} -> ").append(vocabulary.words[after] + "  ", style="red")
+            line.append(f"{vocabulary.words[before]} -> ").append(
+                vocabulary.words[after] + "  ", style="red"
+            )
     return line

@@ -1,4 +1,5 @@
-"""Pickled or zipped batches of images: dicts with 'data', rows of the planes of red, green and blue, and 'labels'."""
+"""Pickled or zipped batches of images: dicts with 'data', rows of the planes of red, green and
+blue, and 'labels'."""
 
 from __future__ import annotations
 
@@ -26,8 +27,19 @@ def checked(labels: Any, path: Path, classes: range) -> np.ndarray:
         array = np.asarray(labels)
     except ValueError:  # a list of lists of several lengths
         array = np.empty(0)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < classes[0] or array.max() > classes[-1]:
-        raise ArgumentError(f"the labels in {path} must be whole numbers from {classes[0]} to {classes[-1]}, one for each image")
+    if (
+        array.ndim != 1
+        or array.dtype.kind not in "iu"
+        or array.size == 0
+        or array.min() < classes[0]
+        or array.max() > classes[-1]
+    ):
+        raise ArgumentError(
+            f"the labels in {path} must be whole numbers from {classes[0]} to "
+            f"{classes[-1]}, "
+            "one "
+            "for each image"
+        )
     return array.astype(np.int64) - classes[0]
 
 
@@ -37,14 +49,32 @@ def read_batch(path: Path, side: int, classes: range, what: str) -> Part:
     try:
         batch = _zipped(data) if path.suffix == ".npz" else load_arrays(data)
     except Exception as error:  # a broken stream can raise nearly anything
-        raise ArgumentError(f"{path} is not a python batch of {what}: {type(error).__name__}: {error}") from error
+        raise ArgumentError(
+            f"{path} is not a python batch of {what}: {type(error).__name__}: {error}"
+        ) from error
     entries = {_text(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
     if "data" not in entries or "labels" not in entries:
-        raise ArgumentError(f"{path} is not a python batch of {what}: it must hold a dict with 'data' and 'labels'")
+        raise ArgumentError(
+            f"{path} is not a python batch of {what}: it must hold a dict with 'data' and 'labels'"
+        )
     pixels, labels = entries["data"], checked(entries["labels"], path, classes)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), size):
-        found = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise ArgumentError(f"'data' in {path} must be uint8 ({len(labels)}, {size}), one row for each label, not {found}")
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or pixels.shape != (len(labels), size)
+    ):
+        found = (
+            f"{pixels.dtype} {pixels.shape}"
+            if isinstance(pixels, np.ndarray)
+            else type(pixels).__name__
+        )
+        raise ArgumentError(
+            f"'data' in {path} must be uint8 ({len(labels)}, {size}), one row for "
+            "each "
+            "label, "
+            "not "
+            f"{found}"
+        )
     return pixels.reshape(-1, 3, side, side), labels
 
 

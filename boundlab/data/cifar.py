@@ -1,4 +1,5 @@
-"""CIFAR-10 in its three forms: pickled batches, binary batches, and sheets of PNG with labels in JSON."""
+"""CIFAR-10 in its three forms: pickled batches, binary batches, and sheets of PNG with labels in
+JSON."""
 
 from __future__ import annotations
 
@@ -40,26 +41,33 @@ def _forms(split: str) -> list[tuple[Callable[[Sequence[Path]], Part], list[list
     stems = STEMS[split]
     labels = [f"{split}_lables.json", f"{split}_labels.json"]  # the package has the first spelling
     return [
-        (lambda paths: joined([read_batch(path, 32, CLASSES, "CIFAR-10") for path in paths]), [[stem] for stem in stems]),
-        (lambda paths: joined([_read_binary(path) for path in paths]), [[f"{stem}.bin"] for stem in stems]),
+        (
+            lambda paths: joined([read_batch(path, 32, CLASSES, "CIFAR-10") for path in paths]),
+            [[stem] for stem in stems],
+        ),
+        (
+            lambda paths: joined([_read_binary(path) for path in paths]),
+            [[f"{stem}.bin"] for stem in stems],
+        ),
         (_read_sheets, [*([f"{stem}.png"] for stem in stems), labels]),
     ]
 
 
-# -- binary batches: a byte for the label, then the planes of red, green and blue -------------------------------------
+# -- binary batches: a byte for the label, then the planes of red, green and blue ------------------
 
 
 def _read_binary(path: Path) -> Part:
     data = read_bytes(path)
     if not data or len(data) % (1 + PIXELS):
         raise ArgumentError(
-            f"{path} has {len(data)} bytes, which is not a number of images of {1 + PIXELS} bytes: it was cut off, or is something else"
+            f"{path} has {len(data)} bytes, which is not a number of images of {1 + PIXELS} "
+            "bytes: it was cut off, or is something else"
         )
     rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + PIXELS)
     return rows[:, 1:].reshape(-1, 3, 32, 32), checked(rows[:, 0], path, CLASSES)
 
 
-# -- sheets: an image is a row of 1024 pixels ------------------------------------------------------------------------
+# -- sheets: an image is a row of 1024 pixels ------------------------------------------------------
 
 
 def _read_sheets(paths: Sequence[Path]) -> Part:
@@ -72,12 +80,19 @@ def _read_sheets(paths: Sequence[Path]) -> Part:
         raise ArgumentError(f"{paths[-1]} is not a JSON list of labels: {error}") from error
     labels = checked(entries, paths[-1], CLASSES)
     if len(images) != len(labels):
-        raise ArgumentError(f"{', '.join(path.name for path in paths[:-1])} hold {len(images)} images, but {paths[-1]} {len(labels)} labels")
+        raise ArgumentError(
+            f"{', '.join(path.name for path in paths[:-1])} hold {len(images)} "
+            "images, "
+            "but "
+            f"{paths[-1]} {len(labels)} labels"
+        )
     return images, labels
 
 
 def _read_sheet(path: Path) -> np.ndarray:
     sheet = decode(read_bytes(path), path)  # (n, 1024, 3)
     if sheet.shape[1] != 1024:
-        raise ArgumentError(f"{path} is {sheet.shape[1]} pixels wide, not 1024: a row must be an image of 32 x 32")
+        raise ArgumentError(
+            f"{path} is {sheet.shape[1]} pixels wide, not 1024: a row must be an image of 32 x 32"
+        )
     return np.ascontiguousarray(sheet.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))

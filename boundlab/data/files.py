@@ -10,7 +10,10 @@ import numpy as np
 
 from boundlab.errors import ArgumentError
 
-PILLOW = "Pillow is needed to decode pictures, and it comes with matplotlib: pip install 'boundlab[plot]', or pip install pillow"
+PILLOW = (
+    "Pillow is needed to decode pictures, and it comes with matplotlib: pip install "
+    "'boundlab[plot]', or pip install pillow"
+)
 
 
 def places(directory: Path, folders: Sequence[str]) -> Iterator[Path]:
@@ -19,18 +22,31 @@ def places(directory: Path, folders: Sequence[str]) -> Iterator[Path]:
 
 
 def present(folder: Path, needed: Sequence[Sequence[str]]) -> list[Path] | None:
-    """A file of the folder for each entry of ``needed``, the first of its alternative names that is there; None if one is missing."""
-    found = [next((folder / name for name in names if (folder / name).is_file()), None) for names in needed]
+    """A file of the folder for each entry of ``needed``, the first of its alternative names that is
+    there; None if one is missing."""
+    found = [
+        next((folder / name for name in names if (folder / name).is_file()), None)
+        for names in needed
+    ]
     return [path for path in found if path is not None] if None not in found else None
 
 
-def missing(name: str, split: str, directory: Path, folders: Sequence[str], wanted: Sequence[str], remedy: str) -> ArgumentError:
-    """The error that the split is nowhere; wanted: for each form of the set, the files that it has."""
+def missing(
+    name: str,
+    split: str,
+    directory: Path,
+    folders: Sequence[str],
+    wanted: Sequence[str],
+    remedy: str,
+) -> ArgumentError:
+    """The error that the split is nowhere; wanted: for each form of the set, the files that it
+    has."""
     if not directory.is_dir():
         return ArgumentError(f"{name}: there is no directory {directory}. {remedy}")
     below = ", ".join(folder for folder in folders if folder != ".")
     return ArgumentError(
-        f"{name}, {split}: not found in {directory}. Looked for {'; or '.join(wanted)}; in the directory itself and in its folders {below}. {remedy}"
+        f"{name}, {split}: not found in {directory}. Looked for {'; or '.join(wanted)}; in the "
+        f"directory itself and in its folders {below}. {remedy}"
     )
 
 
@@ -69,5 +85,6 @@ def decode(content: bytes, name: object) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(content)) as picture:
             return np.array(picture.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # SyntaxError: Pillow's word for a broken PNG
+    # SyntaxError: Pillow's word for a broken PNG
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ArgumentError(f"{name} is not a whole picture: {error}") from error

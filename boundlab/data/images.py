@@ -18,7 +18,8 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A labelled set of images, pixels as bytes: images uint8 (n, channels, height, width), labels int64 (n,)."""
+    """A labelled set of images, pixels as bytes: images uint8 (n, channels, height, width), labels
+    int64 (n,)."""
 
     images: Tensor
     labels: Tensor
@@ -28,15 +29,21 @@ class Images:
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
             raise ArgumentError(
-                f"{self.name}: images must be uint8 (n, channels, height, width), not {self.images.dtype} of shape {tuple(self.images.shape)}"
+                f"{self.name}: images must be uint8 (n, channels, height, width), not "
+                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
             )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise ArgumentError(
-                f"{self.name}: labels must be int64 ({len(self.images)},), not {self.labels.dtype} of shape {tuple(self.labels.shape)}"
+                f"{self.name}: labels must be int64 ({len(self.images)},), not "
+                f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
             )
-        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.classes:
+        if (
+            len(self.labels)
+            and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.classes
+        ):
             raise ArgumentError(
-                f"{self.name}: labels must be 0 to {self.classes - 1}, but reach from {int(self.labels.min())} to {int(self.labels.max())}"
+                f"{self.name}: labels must be 0 to {self.classes - 1}, but reach from "
+                f"{int(self.labels.min())} to {int(self.labels.max())}"
             )
 
     def __len__(self) -> int:
@@ -54,12 +61,14 @@ class Images:
         return digest([self.name, self.labels, self.images[:: -(-len(self) // 1000) or 1]])
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation (over all pixels, divided by their number) of each channel of images / 255."""
+        """Mean and standard deviation (over all pixels, divided by their number) of each channel of
+        images / 255."""
         if not self.images.numel():
             raise ArgumentError(f"{self.name} holds no pixels, so it has no mean")
         counts = self._histograms().tolist()
         means, deviations = [], []
-        for count in counts:  # whole numbers until the last division: nothing is lost however many pixels there are
+        # whole numbers until the last division: nothing is lost however many pixels there are
+        for count in counts:
             total = sum(count)
             first = sum(value * times for value, times in enumerate(count))
             second = sum(value**2 * times for value, times in enumerate(count))
@@ -72,14 +81,27 @@ class Images:
         channels = self.images.shape[1]
         counts = torch.zeros(channels, 256, dtype=torch.int64)
         for part in self.images.split(max(1, CHUNK // self.images[0].numel())):
-            counts += torch.stack([torch.bincount(part[:, channel].reshape(-1), minlength=256).cpu() for channel in range(channels)])
+            counts += torch.stack(
+                [
+                    torch.bincount(part[:, channel].reshape(-1), minlength=256).cpu()
+                    for channel in range(channels)
+                ]
+            )
         return counts
 
 
 def central_crop(data: Images, size: int) -> Images:
-    """The middle (size, size) of every image; where the margins cannot be equal, the upper and left ones are smaller by one."""
+    """The middle (size, size) of every image; where the margins cannot be equal, the upper and left
+    ones are smaller by one."""
     height, width = data.images.shape[2:]
     if not 1 <= size <= min(height, width):
-        raise ArgumentError(f"central_crop(data, size): size must be 1 to {min(height, width)} for images of {height} x {width}, not {size}")
+        raise ArgumentError(
+            f"central_crop(data, size): size must be 1 to {min(height, width)} for "
+            "images "
+            "of "
+            f"{height} x {width}, not {size}"
+        )
     top, left = (height - size) // 2, (width - size) // 2
-    return replace(data, images=data.images[:, :, top : top + size, left : left + size].contiguous())
+    return replace(
+        data, images=data.images[:, :, top : top + size, left : left + size].contiguous()
+    )

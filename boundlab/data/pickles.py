@@ -1,8 +1,8 @@
 """Pickles of basic types and arrays, read without trusting them.
 
-A pickle may name any function and have it called. Here the few names that stand for an array of numbers lead to the
-classes of this file, which build it from its bytes, and all other names are refused.
-"""
+A pickle may name any function and have it called. Here the few names that stand for an array of
+numbers lead to the classes of this file, which build it from its bytes, and all other names are
+refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ import numpy as np
 
 
 def load_arrays(data: bytes) -> Any:
-    """What a pickle holds, also one of Python 2, whose strings come as bytes; arrays only in dicts, one level deep."""
+    """What a pickle holds, also one of Python 2, whose strings come as bytes; arrays only in dicts,
+    one level deep."""
     content = _ArraysOnly(io.BytesIO(data), encoding="bytes").load()
     if isinstance(content, dict):
-        return {key: value.array() if isinstance(value, _Array) else value for key, value in content.items()}
+        return {
+            key: value.array() if isinstance(value, _Array) else value
+            for key, value in content.items()
+        }
     return content
 
 
@@ -29,7 +33,9 @@ class _Kind:
     def __init__(self, code: str | bytes, *_: Any) -> None:
         self.code = code.decode("latin1") if isinstance(code, bytes) else code
         if not re.fullmatch("[iu][1248]|f[48]", self.code):
-            raise pickle.UnpicklingError(f"it holds an array of type {self.code!r}, and only those of numbers are read")
+            raise pickle.UnpicklingError(
+                f"it holds an array of type {self.code!r}, and only those of numbers are read"
+            )
         self.order = "="
 
     def __setstate__(self, state: Sequence[Any]) -> None:
@@ -80,5 +86,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
 class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, and only arrays and basic types are read")
+            raise pickle.UnpicklingError(
+                f"it names {module}.{name}, and only arrays and basic types are read"
+            )
         return ALLOWED[module, name]

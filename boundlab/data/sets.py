@@ -25,10 +25,11 @@ SPLITS = ("train", "test")
 
 
 def load(name: str, directory: str | Path, split: str) -> Images:
-    """A set, one of ``SETS``, from its usual files in the directory or in a folder of it; split: "train" or "test".
+    """A set, one of ``SETS``, from its usual files in the directory or in a folder of it; split:
+    "train" or "test".
 
-    Tiny-ImageNet's test images have no public labels, so its "test" is the validation split; so is that of Downscaled ImageNet.
-    """
+    Tiny-ImageNet's test images have no public labels, so its "test" is the validation split; so is
+    that of Downscaled ImageNet."""
     if name not in SETS:
         raise ArgumentError(f"there is no set {name!r}; there are: {', '.join(SETS)}")
     if split not in SPLITS:

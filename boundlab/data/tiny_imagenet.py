@@ -27,7 +27,8 @@ REMEDY = "Unpack tiny-imagenet-200.zip, as it is usually downloaded, into the di
 
 @dataclass(frozen=True)
 class _Tree:
-    """Files of the set under their names within it: where each lies, or what it holds; ``where`` is for errors."""
+    """Files of the set under their names within it: where each lies, or what it holds; ``where`` is
+    for errors."""
 
     files: Mapping[str, Path | bytes]
     where: Path
@@ -44,7 +45,8 @@ class _Tree:
 
 
 def load_tiny_imagenet(directory: Path, split: str) -> Images:
-    """Images (n, 3, 64, 64) of 200 classes; train: by class and then by number, test: as the annotations list them."""
+    """Images (n, 3, 64, 64) of 200 classes; train: by class and then by number, test: as the
+    annotations list them."""
     part = PARTS[split]
     for folder in places(directory, FOLDERS):
         if split in _splits_of_folder(folder):
@@ -52,7 +54,9 @@ def load_tiny_imagenet(directory: Path, split: str) -> Images:
             return _decoded(_folder_tree(folder, part), _folder_classes(folder), split)
         if archives := _archives(folder, part):
             need_pillow()
-            return _decoded(_archive_tree(folder, archives, f"{part}/"), _archive_classes(folder), split)
+            return _decoded(
+                _archive_tree(folder, archives, f"{part}/"), _archive_classes(folder), split
+            )
     forms = {
         "train": [f"{WNIDS} with train/<wnid>/images/*.JPEG", "train_*.tar.xz"],
         "test": [f"{WNIDS} with {ANNOTATIONS} and val/images/*.JPEG", "val.tar.xz"],
@@ -65,18 +69,37 @@ def _decoded(tree: _Tree, wnids: list[str], split: str) -> Images:
     pairs = _train_pairs(tree) if split == "train" else _test_pairs(tree)
     unknown = sorted({wnid for _, wnid in pairs} - number.keys())
     if unknown:
-        raise ArgumentError(f"tiny-imagenet: {tree.where} has images of {', '.join(unknown[:4])}, which {WNIDS} does not list")
+        raise ArgumentError(
+            f"tiny-imagenet: {tree.where} has images of {', '.join(unknown[:4])}, "
+            "which "
+            f"{WNIDS} "
+            "does not list"
+        )
     if split == "train":
         pairs.sort(key=lambda pair: (number[pair[1]], _natural(pair[0])))
     images = torch.empty(len(pairs), 3, SIDE, SIDE, dtype=torch.uint8)
     console = Console(stderr=True)
-    shown = track(pairs, f"decoding tiny-imagenet {split}", console=console, transient=True, disable=not console.is_terminal)
+    shown = track(
+        pairs,
+        f"decoding tiny-imagenet {split}",
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
     for k, (name, _) in enumerate(shown):
         picture = decode(tree.read(name), f"{tree.where / name}")
         if picture.shape != (SIDE, SIDE, 3):
-            raise ArgumentError(f"{tree.where / name} is {picture.shape[0]} x {picture.shape[1]}, not {SIDE} x {SIDE}")
+            raise ArgumentError(
+                f"{tree.where / name} is {picture.shape[0]} x {picture.shape[1]}, "
+                "not "
+                f"{SIDE} "
+                "x "
+                f"{SIDE}"
+            )
         images[k] = torch.from_numpy(picture).permute(2, 0, 1)
-    return Images(images, torch.tensor([number[wnid] for _, wnid in pairs]), CLASSES, "tiny-imagenet")
+    return Images(
+        images, torch.tensor([number[wnid] for _, wnid in pairs]), CLASSES, "tiny-imagenet"
+    )
 
 
 def _train_pairs(tree: _Tree) -> list[tuple[str, str]]:
@@ -84,30 +107,47 @@ def _train_pairs(tree: _Tree) -> list[tuple[str, str]]:
     matches = (re.fullmatch(r"train/([^/]+)/images/[^/]+\.JPEG", name) for name in tree.files)
     pairs = [(match[0], match[1]) for match in matches if match]
     if not pairs:
-        raise ArgumentError(f"tiny-imagenet: there are no images train/<wnid>/images/*.JPEG in {tree.where}. {REMEDY}")
+        raise ArgumentError(
+            "tiny-imagenet: there are no images train/<wnid>/images/*.JPEG in "
+            f"{tree.where}. "
+            f"{REMEDY}"
+        )
     return pairs
 
 
 def _test_pairs(tree: _Tree) -> list[tuple[str, str]]:
-    """Names of images and their classes, which stand in the first two columns of the annotations."""
+    """Names of images and their classes, which stand in the first two columns of the
+    annotations."""
     rows = [line.split("\t") for line in tree.lines(ANNOTATIONS)]
     if not rows or any(len(row) < 2 for row in rows):
-        raise ArgumentError(f"every line of {tree.where / ANNOTATIONS} must begin with the name of an image and its class, with tabs between")
+        raise ArgumentError(
+            f"every line of {tree.where / ANNOTATIONS} must begin with the name of "
+            "an "
+            "image "
+            "and "
+            "its class, with tabs between"
+        )
     return [(f"val/images/{row[0].strip()}", row[1].strip()) for row in rows]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sorts n01_9 before n01_10."""
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)]
+    return [
+        (int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)
+    ]
 
 
-# -- classes: the position in wnids.txt, or among all names in order -------------------------------------------------
+# -- classes: the position in wnids.txt, or among all names in order -------------------------------
 
 
 def _listed(lines: Iterable[str], where: object) -> list[str]:
     wnids = [line.strip() for line in lines]
     if len(wnids) != CLASSES or len(set(wnids)) != CLASSES:
-        raise ArgumentError(f"{where} must list {CLASSES} different classes; it has {len(wnids)} lines, {len(set(wnids))} of them different")
+        raise ArgumentError(
+            f"{where} must list {CLASSES} different classes; it has {len(wnids)} "
+            "lines, "
+            f"{len(set(wnids))} of them different"
+        )
     return wnids
 
 
@@ -115,17 +155,24 @@ def _sorted(found: set[str], where: Path) -> list[str]:
     """Without a list, numbers can only be right if every class is there."""
     if len(found) != CLASSES:
         raise ArgumentError(
-            f"tiny-imagenet: there is no {WNIDS} in {where}, and only {len(found)} of {CLASSES} classes, so their numbers are unknown"
+            f"tiny-imagenet: there is no {WNIDS} in {where}, and only {len(found)} of "
+            f"{CLASSES} classes, so their numbers are unknown"
         )
     return sorted(found)
 
 
 def _found(tree: _Tree) -> set[str]:
-    trained = {name.split("/")[1] for name in tree.files if name.startswith("train/") and name.count("/") >= 2}
-    return trained | ({wnid for _, wnid in _test_pairs(tree)} if ANNOTATIONS in tree.files else set())
+    trained = {
+        name.split("/")[1]
+        for name in tree.files
+        if name.startswith("train/") and name.count("/") >= 2
+    }
+    return trained | (
+        {wnid for _, wnid in _test_pairs(tree)} if ANNOTATIONS in tree.files else set()
+    )
 
 
-# -- the folder ------------------------------------------------------------------------------------------------------
+# -- the folder ------------------------------------------------------------------------------------
 
 
 def _splits_of_folder(folder: Path) -> list[str]:
@@ -134,18 +181,27 @@ def _splits_of_folder(folder: Path) -> list[str]:
 
 
 def _folder_tree(folder: Path, part: str) -> _Tree:
-    paths = folder.glob("train/*/images/*.JPEG") if part == "train" else [folder / ANNOTATIONS, *folder.glob("val/images/*")]
+    paths = (
+        folder.glob("train/*/images/*.JPEG")
+        if part == "train"
+        else [folder / ANNOTATIONS, *folder.glob("val/images/*")]
+    )
     return _Tree({path.relative_to(folder).as_posix(): path for path in paths}, folder)
 
 
 def _folder_classes(folder: Path) -> list[str]:
     if (folder / WNIDS).is_file():
         return _listed(_Tree({WNIDS: folder / WNIDS}, folder).lines(WNIDS), folder / WNIDS)
-    names = [*folder.glob("train/*/images"), *(path for path in [folder / ANNOTATIONS] if path.is_file())]
-    return _sorted(_found(_Tree({path.relative_to(folder).as_posix(): path for path in names}, folder)), folder)
+    names = [
+        *folder.glob("train/*/images"),
+        *(path for path in [folder / ANNOTATIONS] if path.is_file()),
+    ]
+    return _sorted(
+        _found(_Tree({path.relative_to(folder).as_posix(): path for path in names}, folder)), folder
+    )
 
 
-# -- archives --------------------------------------------------------------------------------------------------------
+# -- archives --------------------------------------------------------------------------------------
 
 
 def _archives(folder: Path, part: str) -> list[Path]:
@@ -154,18 +210,25 @@ def _archives(folder: Path, part: str) -> list[Path]:
 
 
 def _archive_tree(folder: Path, archives: Iterable[Path], wanted: str) -> _Tree:
-    """The files of the archives whose names within the set begin with ``wanted``, as they are stored: decoding comes later."""
+    """The files of the archives whose names within the set begin with ``wanted``, as they are
+    stored: decoding comes later."""
     files: dict[str, bytes] = {}
     for path in archives:
         try:
             with tarfile.open(path, "r:xz") as archive:
                 for member in archive:
                     name = _within(member.name)
-                    content = archive.extractfile(member) if member.isreg() and name.startswith(wanted) else None
+                    content = (
+                        archive.extractfile(member)
+                        if member.isreg() and name.startswith(wanted)
+                        else None
+                    )
                     if content is not None:
                         files[name] = content.read()
         except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
-            raise ArgumentError(f"{path} is not a whole tar.xz archive: {error}. Fetch it again") from error
+            raise ArgumentError(
+                f"{path} is not a whole tar.xz archive: {error}. Fetch it again"
+            ) from error
     return _Tree(files, folder)
 
 
@@ -175,7 +238,8 @@ def _within(name: str) -> str:
 
 
 def _archive_classes(folder: Path) -> list[str]:
-    """From wnids.txt beside the archives or in one of them; the test archive has it, and is the quickest to look through."""
+    """From wnids.txt beside the archives or in one of them; the test archive has it, and is the
+    quickest to look through."""
     archives = [*_archives(folder, "val"), *_archives(folder, "train")]
     if (folder / WNIDS).is_file():
         return _folder_classes(folder)

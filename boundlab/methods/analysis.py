@@ -1,7 +1,7 @@
 """The working memory of one question: what is known of every node so far.
 
-An :class:`Analysis` lives for one call. It is filled in topological order; nothing of it is kept on the graph.
-"""
+An :class:`Analysis` lives for one call. It is filled in topological order; nothing of it is kept on
+the graph."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ Refine = Callable[["Analysis", Node, Interval], Interval]
 
 @dataclass(eq=False)
 class Analysis:
-    """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch; ReLU slopes; memory
-    budget in bytes; values for the clean input of the nodes that train-mode statistics are taken from, if they are known."""
+    """plan; values of the independent nodes; regions of the perturbed ones; samples in the batch;
+    ReLU slopes; memory budget in bytes; values for the clean input of the nodes that train-mode
+    statistics are taken from, if they are known."""
 
     plan: Plan
     values: dict[str, Any]
@@ -42,7 +43,8 @@ class Analysis:
     """How many bytes of coefficients autograd keeps for the backward pass."""
     _relaxations: dict[str, Relaxation] = field(default_factory=dict)
     finite: dict[Call, tuple[bool | None, ...]] = field(default_factory=dict)
-    """Whether the constants of relaxations with free numbers are finite: that depends on intervals, not on the numbers."""
+    """Whether the constants of relaxations with free numbers are finite: that depends on intervals,
+    not on the numbers."""
     _open: dict[str, tuple[Call, bool]] = field(default_factory=dict)
 
     @property
@@ -50,17 +52,23 @@ class Analysis:
         return self.plan.graph
 
     def undecided(self, name: str, x: Interval) -> Tensor:
-        """The elements of a node in an interval for which tighter bounds can change a relaxation, as a mask."""
+        """The elements of a node in an interval for which tighter bounds can change a relaxation,
+        as a mask."""
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for reader in self.plan.readers[name]:
             call = self.plan.calls[reader]
             ask = getattr(self.plan.rules[reader], "undecided", None)
             known = lambda source: x if source == name else self.values.get(source)
-            mask |= ask(call.with_values(known)) if len(set(call.names)) == 1 and ask is not None else x.lower < x.upper
+            mask |= (
+                ask(call.with_values(known))
+                if len(set(call.names)) == 1 and ask is not None
+                else x.lower < x.upper
+            )
         return mask
 
     def is_open(self, name: str) -> bool:
-        """Whether there are elements of a node's argument for which its relaxation is not settled."""
+        """Whether there are elements of a node's argument for which its relaxation is not
+        settled."""
         call, ask = self.calls[name], getattr(self.plan.rules[name], "undecided", None)
         if ask is None or len(call.inputs) != 1:
             return True
@@ -91,7 +99,10 @@ class Analysis:
             if name in self.regions:
                 self.values[name] = refine(self, node, self._hull(name))
             elif name in self.plan.rules:
-                rule, call = self.plan.rules[name], self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
+                rule, call = (
+                    self.plan.rules[name],
+                    self.plan.calls[name].with_values(self.values.__getitem__, self.slopes),
+                )
                 self.calls[name] = call
                 interval = rule.interval(call)
                 if not interval.dtype.is_floating_point:
@@ -110,8 +121,11 @@ class Analysis:
         return self
 
     def _gather_gradients(self) -> None:
-        """In training, weights of linear layers are read by intervals and by rows: their gradient is made once."""
-        weights = (node.args[1] for node in self.graph.nodes.values() if node.op is aten.linear.default)
+        """In training, weights of linear layers are read by intervals and by rows: their gradient
+        is made once."""
+        weights = (
+            node.args[1] for node in self.graph.nodes.values() if node.op is aten.linear.default
+        )
         for name in {weight.name for weight in weights if isinstance(weight, Ref)}:
             if is_trained(self.values.get(name)):
                 self.values[name] = gathered(self.values[name])
@@ -122,7 +136,8 @@ class Analysis:
         return hull if reach is None else Hull(hull.lower, hull.upper, reach)
 
     def _clean_values(self) -> dict[str, Any]:
-        """The values, for the centres of the regions, of what train-mode statistics are taken from."""
+        """The values, for the centres of the regions, of what train-mode statistics are taken
+        from."""
         whole = self.plan.whole
         wanted = tuple(node.inputs[0] for node in whole.nodes.values() if node.op is clean)
         if not wanted:
@@ -132,5 +147,7 @@ class Analysis:
         needed = whole.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}
         found = whole.run({**self.values, **centres}, keep=lambda name: name in needed)
-        self.values |= {name: value for name, value in found.items() if name not in self.plan.variable}
+        self.values |= {
+            name: value for name, value in found.items() if name not in self.plan.variable
+        }
         return found

@@ -1,8 +1,8 @@
 """Forward mode (Algorithm 1): linear bounds of every node in the sources, from the inputs on.
 
-A linear function of the sources is a tensor (columns + 1, *shape of the node): one column per element of one sample of
-each batched source and per element of each other one, and the constant term last.
-"""
+A linear function of the sources is a tensor (columns + 1, *shape of the node): one column per
+element of one sample of each batched source and per element of each other one, and the constant
+term last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class Forms:
     def width(self, name: str) -> int:
         """The number of columns of a source."""
         shape = self.analysis.regions[name].centre.shape
-        return shape[1:].numel() if self.analysis.graph.nodes[name].layout is not None else shape.numel()
+        return (
+            shape[1:].numel()
+            if self.analysis.graph.nodes[name].layout is not None
+            else shape.numel()
+        )
 
     @property
     def columns(self) -> int:
@@ -58,20 +62,30 @@ class Forms:
         if node.layout is None:
             return Unit(first, self.columns, interval)
         size = self.width(node.name)
-        form = torch.zeros(self.columns + 1, *interval.shape, dtype=interval.dtype, device=interval.device)
-        form[first : first + size] = torch.eye(size, dtype=form.dtype, device=form.device).reshape(size, 1, *interval.shape[1:])
+        form = torch.zeros(
+            self.columns + 1, *interval.shape, dtype=interval.dtype, device=interval.device
+        )
+        form[first : first + size] = torch.eye(size, dtype=form.dtype, device=form.device).reshape(
+            size, 1, *interval.shape[1:]
+        )
         return form
 
     def rows(self, form: Form, node: Node) -> dict[str, Tensor]:
-        """The coefficients of a form by source: (elements of a sample, samples, *shape of the source)."""
+        """The coefficients of a form by source: (elements of a sample, samples, *shape of the
+        source)."""
         samples = self.analysis.samples if node.layout is not None else 1
-        split = form[:-1].reshape(form.shape[0] - 1, 1, -1) if node.layout is None else node.layout.samples_first(form[:-1], samples)
+        split = (
+            form[:-1].reshape(form.shape[0] - 1, 1, -1)
+            if node.layout is None
+            else node.layout.samples_first(form[:-1], samples)
+        )
         found, start = {}, 0
         for name, region in self.analysis.regions.items():
             size = self.width(name)
             shape = region.centre.shape
             shape = shape[1:] if self.analysis.graph.nodes[name].layout is not None else shape
-            if node.layout is not None or self.analysis.graph.nodes[name].layout is None:  # else the node cannot depend on it
+            # else the node cannot depend on it
+            if node.layout is not None or self.analysis.graph.nodes[name].layout is None:
                 block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)
                 found[name] = block.reshape(block.shape[0], samples, *shape)
             start += size
@@ -81,7 +95,10 @@ class Forms:
         """The minimum of a form over the regions, in the shape of the node."""
         samples = self.analysis.samples if node.layout is not None else 1
         shape = form.shape[1:]
-        total = torch.zeros(shape.numel() // max(samples, 1), samples, dtype=form.dtype, device=form.device)  # (elements, samples)
+        # (elements, samples)
+        total = torch.zeros(
+            shape.numel() // max(samples, 1), samples, dtype=form.dtype, device=form.device
+        )
         for name, rows in self.rows(form, node).items():
             total = total + self.analysis.regions[name].minimum(rows)
         flat = total.T[None]
@@ -89,7 +106,10 @@ class Forms:
         return placed + form[-1]
 
     def interval(self, node: Node) -> Interval:
-        return Interval(self.minimum(dense(self.lower[node.name]), node), -self.minimum(-dense(self.upper[node.name]), node))
+        return Interval(
+            self.minimum(dense(self.lower[node.name]), node),
+            -self.minimum(-dense(self.upper[node.name]), node),
+        )
 
     def through(self, node: Node, function: AffineMap) -> tuple[Form, Form]:
         """The linear bounds of an affine function of a node."""

@@ -16,7 +16,8 @@ from boundlab.forms import Window
 from boundlab.methods.analysis import Analysis
 
 SPEED = 1 << 21
-"""Coefficients of a node beyond which more rows at once are not faster: they only leave the cache."""
+"""Coefficients of a node beyond which more rows at once are not faster: they only leave the
+cache."""
 COPIES = 8
 """How many tensors of the size of the rows a backward step keeps alive."""
 BLOCK = (1 << 25) - (1 << 16)
@@ -28,9 +29,10 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 @cache
 def reuse_freed_blocks() -> None:
-    """Let the allocator of the C library keep what coefficients free, instead of giving it back to the system and taking it
-    page by page again: glibc raises its limits for that to the largest block freed so far, 32 MiB at most. The block is
-    never touched, so it costs nothing; other allocators do not mind."""
+    """Let the allocator of the C library keep what coefficients free, instead of giving it back to
+    the system and taking it page by page again: glibc raises its limits for that to the largest
+    block freed so far, 32 MiB at most. The block is never touched, so it costs nothing; other
+    allocators do not mind."""
     torch.empty(BLOCK, dtype=torch.uint8)
 
 
@@ -45,16 +47,29 @@ def in_bytes(memory: int | str | None, device: torch.device) -> int:
         try:
             found = int(float(number) * UNITS[unit])
         except (KeyError, ValueError):
-            raise ArgumentError(f'memory must be a number of bytes or a text such as "2 GiB" (KiB, MiB, GiB), not {memory!r}') from None
+            raise ArgumentError(
+                'memory must be a number of bytes or a text such as "2 GiB" (KiB, '
+                "MiB, "
+                "GiB), "
+                "not "
+                f"{memory!r}"
+            ) from None
     if isinstance(found, bool) or not isinstance(found, int) or found <= 0:
-        raise ArgumentError(f'memory must be a positive number of bytes or a text such as "2 GiB", not {memory!r}')
+        raise ArgumentError(
+            f'memory must be a positive number of bytes or a text such as "2 GiB", not {memory!r}'
+        )
     return found
 
 
 def free_memory(device: torch.device) -> int:
-    """What is free on a device: what its allocator keeps from earlier tensors is free for new ones."""
+    """What is free on a device: what its allocator keeps from earlier tensors is free for new
+    ones."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0]) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return (
+            int(torch.cuda.mem_get_info(device)[0])
+            + torch.cuda.memory_reserved(device)
+            - torch.cuda.memory_allocated(device)
+        )
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not known on this system
@@ -65,7 +80,10 @@ class KeptForGradients(MemoryLimit):
     """What autograd keeps exceeds the budget: smaller parts would not help."""
 
 
-CURE = "Ask under torch.no_grad() if the bounds need no gradient: then coefficients are worked on in parts that fit."
+CURE = (
+    "Ask under torch.no_grad() if the bounds need no gradient: then coefficients are "
+    "worked on in parts that fit."
+)
 
 
 @contextmanager
@@ -81,17 +99,25 @@ def running_out() -> Iterator[None]:
 
 
 def keep(analysis: Analysis, rows: Iterable[Any]) -> None:
-    """Count the coefficients that autograd keeps for the backward pass, and refuse more of them than the budget allows."""
+    """Count the coefficients that autograd keeps for the backward pass, and refuse more of them
+    than the budget allows."""
     tensors = [part.values if isinstance(part, Window) else part for part in rows]
-    analysis.kept += sum(t.numel() * t.dtype.itemsize for t in tensors if isinstance(t, Tensor) and t.requires_grad)
+    analysis.kept += sum(
+        t.numel() * t.dtype.itemsize for t in tensors if isinstance(t, Tensor) and t.requires_grad
+    )
     if analysis.kept > max(analysis.memory, HARMLESS):
         raise KeptForGradients(
-            f"for gradients of the bounds {in_words(analysis.kept)} and more would have to be kept; the budget is {in_words(analysis.memory)}. {CURE}"
+            f"for gradients of the bounds {in_words(analysis.kept)} and more would have to be "
+            f"kept; the budget is {in_words(analysis.memory)}. {CURE}"
         )
 
 
 def _ran_out(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error)
+    return (
+        isinstance(error, torch.OutOfMemoryError)
+        or "can't allocate memory" in str(error)
+        or "not enough memory" in str(error)
+    )
 
 
 def in_words(size: float) -> str:
@@ -106,34 +132,45 @@ def coefficients(analysis: Analysis) -> int:
 
 
 def _fitting(analysis: Analysis) -> int:
-    size = max((value.dtype.itemsize for value in (analysis.interval(name) for name in analysis.regions)), default=4)
+    size = max(
+        (value.dtype.itemsize for value in (analysis.interval(name) for name in analysis.regions)),
+        default=4,
+    )
     return analysis.memory // (COPIES * size)
 
 
-def rows_from_now_on(analysis: Analysis, target: str, rows: int, peak: int, widest: int | None) -> int:
-    """How many rows of ``target`` may be held at once, from what some have taken: windows take less than dense rows.
+def rows_from_now_on(
+    analysis: Analysis, target: str, rows: int, peak: int, widest: int | None
+) -> int:
+    """How many rows of ``target`` may be held at once, from what some have taken: windows take less
+    than dense rows.
 
-    peak: the most coefficients of one node that all these rows took together, many having dropped out before. widest: the
-    most that one of them took; None if none came all the way, so that others may take as much as a dense one.
-    """
+    peak: the most coefficients of one node that all these rows took together, many having dropped
+    out before. widest: the most that one of them took; None if none came all the way, so that
+    others may take as much as a dense one."""
     if widest is None:
         widest = max(analysis.interval(name).shape.numel() for name in analysis.plan.behind(target))
     return min(SPEED * rows // max(1, peak), _fitting(analysis) // max(1, widest))
 
 
 def rows_at_once(analysis: Analysis, target: str, count: int | None = None) -> int:
-    """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not even one does. count: of how many,
-    which are then taken in parts of about one size, somewhat larger ones than else if that spares a part."""
+    """How many dense rows of ``target`` fit the budget at its largest ancestor; an error if not
+    even one does. count: of how many, which are then taken in parts of about one size, somewhat
+    larger ones than else if that spares a part."""
     sizes = {name: analysis.interval(name).shape.numel() for name in analysis.plan.behind(target)}
     largest = max(sizes, key=sizes.__getitem__)
     fit = coefficients(analysis) // max(1, sizes[largest])
     most = _fitting(analysis) // max(1, sizes[largest])
     if count and most:
         fit = -(-count // max(1, round(count * sizes[largest] / SPEED), -(-count // most)))
-    if not fit and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize:
+    if (
+        not fit
+        and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize
+    ):
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
-            f"{in_words(COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize)} in use, and the budget is "
+            f"{in_words(COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize)} "
+            "in use, and the budget is "
             f"{in_words(analysis.memory)}. Give more memory=..., or a smaller batch."
         )
     return max(1, fit)

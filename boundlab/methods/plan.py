@@ -1,4 +1,5 @@
-"""What of a question depends only on the graph, on what is perturbed and on what is asked for: found once, used often."""
+"""What of a question depends only on the graph, on what is perturbed and on what is asked for:
+found once, used often."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move independently; balls: those
-    whose reach through one product is known exactly; targets: the outputs; every_node: whether all nodes are asked for, so that
-    none may be folded into another."""
+    """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move
+    independently; balls: those whose reach through one product is known exactly; targets: the
+    outputs; every_node: whether all nodes are asked for, so that none may be folded into
+    another."""
 
     whole: Graph
     sources: tuple[str, ...]
@@ -36,7 +38,11 @@ class Plan:
     @cached_property
     def graph(self) -> Graph:
         """The graph to work on."""
-        return self.whole if self.every_node else fold(self.whole, self.whole.dependents(set(self.sources), CUTS), self.targets)
+        return (
+            self.whole
+            if self.every_node
+            else fold(self.whole, self.whole.dependents(set(self.sources), CUTS), self.targets)
+        )
 
     @cached_property
     def variable(self) -> set[str]:
@@ -45,7 +51,8 @@ class Plan:
 
     @cached_property
     def needed(self) -> set[str]:
-        """What the targets depend on; not what only the clean values behind train-mode statistics do."""
+        """What the targets depend on; not what only the clean values behind train-mode statistics
+        do."""
         return self.graph.ancestors(self.targets, ends=frozenset((clean,)))
 
     def behind(self, target: str) -> set[str]:
@@ -56,7 +63,11 @@ class Plan:
 
     @cached_property
     def rules(self) -> dict[str, Rule]:
-        names = [name for name in self.graph.nodes if name in self.variable and name in self.needed and name not in self.sources]
+        names = [
+            name
+            for name in self.graph.nodes
+            if name in self.variable and name in self.needed and name not in self.sources
+        ]
         return {name: find_rule(self.graph.nodes[name]) for name in names}
 
     @cached_property
@@ -81,7 +92,8 @@ class Plan:
 
     @cached_property
     def exact(self) -> set[str]:
-        """The nodes whose interval arithmetic is exact: one affine step from elements that move independently."""
+        """The nodes whose interval arithmetic is exact: one affine step from elements that move
+        independently."""
         independent = set(self.boxes)
         exact = set(independent)
         for name, call in self.calls.items():
@@ -91,7 +103,9 @@ class Plan:
             if moves_only(call):
                 exact |= {name} if source in exact else set()
                 independent |= {name} if source in independent else set()
-            elif source in independent or (source in self.balls and isinstance(self.rules[name], Bilinear)):
+            elif source in independent or (
+                source in self.balls and isinstance(self.rules[name], Bilinear)
+            ):
                 exact.add(name)
         return exact
 
@@ -107,8 +121,9 @@ class Plan:
 
     @cached_property
     def settled(self) -> set[str]:
-        """The nodes whose intervals say as much of a linear function as those before them: what is not affine, and behind it
-        operators that read every element at most once. sum_i |c_i| sum_j |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
+        """The nodes whose intervals say as much of a linear function as those before them: what is
+        not affine, and behind it operators that read every element at most once. sum_i |c_i| sum_j
+        |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
         found = set(self.nonlinear)
         for name, call in self.calls.items():
             if len(call.names) == 1 and call.names[0] in found and _reads_once(call):
@@ -117,8 +132,8 @@ class Plan:
 
     @cached_property
     def last_affine(self) -> set[str]:
-        """The affine functions of the sources that something else than such a function reads, as they are or with their elements
-        moved."""
+        """The affine functions of the sources that something else than such a function reads, as
+        they are or with their elements moved."""
         found = set()
         for name, call in self.calls.items():
             for source in () if name in self.affine_only else call.names:
@@ -129,15 +144,20 @@ class Plan:
 
     @cached_property
     def before_jumps(self) -> set[str]:
-        """The nodes that are read by a function with jumps, where a rounding error can change a result by much."""
-        jumps = lambda name: getattr(self.rules[name], "jumps", lambda call: False)(self.calls[name])
+        """The nodes that are read by a function with jumps, where a rounding error can change a
+        result by much."""
+        jumps = lambda name: getattr(self.rules[name], "jumps", lambda call: False)(
+            self.calls[name]
+        )
         return {source for source, readers in self.readers.items() if any(map(jumps, readers))}
 
 
 ONE_TO_ONE = frozenset(
     (
-        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t, aten.squeeze, aten.unsqueeze,
-        aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk, aten.unbind, aten.neg, aten.flip, aten.roll,
+        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t,
+        aten.squeeze, aten.unsqueeze,
+        aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk,
+        aten.unbind, aten.neg, aten.flip, aten.roll,
     )
 )  # fmt: skip
 """Operators that only move or negate elements."""

@@ -1,8 +1,8 @@
 """Bounds of the elements of a node by backward mode, with no more work than they need.
 
-Elements that a cheaper bound decides are left out; of both sides of an element the one that may decide it comes first;
-and rows drop out on their way back as soon as the intervals of an earlier node decide them.
-"""
+Elements that a cheaper bound decides are left out; of both sides of an element the one that may
+decide it comes first; and rows drop out on their way back as soon as the intervals of an earlier
+node decide them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
 TRIAL = 32
-"""How many rows of each sample tell whether a look at a node leaves no more than that share of them; up to twice as many if
-these are all."""
+"""How many rows of each sample tell whether a look at a node leaves no more than that share of
+them; up to twice as many if these are all."""
 
 Undecided = Callable[[Interval], Tensor]
 """Which elements of a node are worth more work, given what is known of it by now."""
@@ -60,19 +60,33 @@ class Elements:
 
     def split(self, value: Tensor) -> Tensor:
         """A value of the node as (samples, size)."""
-        return value.reshape(self.samples, -1) if self.layout is None else self.layout.samples_first(value[None], self.samples)[0]
+        return (
+            value.reshape(self.samples, -1)
+            if self.layout is None
+            else self.layout.samples_first(value[None], self.samples)[0]
+        )
 
     def join(self, flat: Tensor) -> Tensor:
         """The inverse of :meth:`split`."""
-        return flat.reshape(self.like.shape) if self.layout is None else self.layout.place(flat[None], self.like.shape)[0]
+        return (
+            flat.reshape(self.like.shape)
+            if self.layout is None
+            else self.layout.place(flat[None], self.like.shape)[0]
+        )
 
     def rows(self, chosen: Tensor, signs: Tensor) -> Rows:
         """Rows that pick one element of each sample, with a sign: both (rows, samples)."""
         if self.layout == Layout():
             return Window.units(signs, chosen, self.like.shape[1:])
         size = self.like.numel() // max(self.samples, 1)
-        rows = torch.zeros(*chosen.shape, size, dtype=signs.dtype, device=signs.device).scatter_(2, chosen.unsqueeze(2), signs.unsqueeze(2))
-        return rows.reshape(len(chosen), 1, *self.like.shape) if self.layout is None else self.layout.place(rows, self.like.shape)
+        rows = torch.zeros(*chosen.shape, size, dtype=signs.dtype, device=signs.device).scatter_(
+            2, chosen.unsqueeze(2), signs.unsqueeze(2)
+        )
+        return (
+            rows.reshape(len(chosen), 1, *self.like.shape)
+            if self.layout is None
+            else self.layout.place(rows, self.like.shape)
+        )
 
 
 def identity_rows(analysis: Analysis, target: str) -> Tensor:
@@ -80,19 +94,33 @@ def identity_rows(analysis: Analysis, target: str) -> Tensor:
     elements = Elements(analysis, target)
     size = elements.like.numel() // max(elements.samples, 1)
     every = torch.arange(size, device=elements.like.device)[:, None].expand(-1, elements.samples)
-    return dense(elements.rows(every, torch.ones(every.shape, dtype=elements.like.dtype, device=every.device)))
+    return dense(
+        elements.rows(
+            every, torch.ones(every.shape, dtype=elements.like.dtype, device=every.device)
+        )
+    )
 
 
-def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: Undecided | None = None) -> Interval:
+def bound_node(
+    analysis: Analysis, target: str, sides: str = "both", undecided: Undecided | None = None
+) -> Interval:
     """What is known of a node, made tighter by backward mode.
 
-    undecided: asks which elements to bound, before any work and again as bounds become known; None asks for every
-    element. Of both sides the one nearer to 0 comes first, as it may settle the matter.
-    """
+    undecided: asks which elements to bound, before any work and again as bounds become known; None
+    asks for every element. Of both sides the one nearer to 0 comes first, as it may settle the
+    matter."""
     known, at_once = analysis.interval(target), rows_at_once(analysis, target)
     every = torch.ones_like(known.lower, dtype=torch.bool)
     if sides != "both":
-        return _one_side(analysis, target, known, every if sides == "lower" else ~every, undecided, at_once, Looks())[0]
+        return _one_side(
+            analysis,
+            target,
+            known,
+            every if sides == "lower" else ~every,
+            undecided,
+            at_once,
+            Looks(),
+        )[0]
     first, looks = known.centre >= 0, Looks()
     known, widest = _one_side(analysis, target, known, first, undecided, at_once, looks)
     at_once = max(at_once, coefficients(analysis) // widest) if widest else at_once
@@ -100,13 +128,21 @@ def bound_node(analysis: Analysis, target: str, sides: str = "both", undecided: 
 
 
 def _one_side(
-    analysis: Analysis, target: str, known: Interval, below: Tensor, undecided: Undecided | None, at_once: int, looks: Looks
+    analysis: Analysis,
+    target: str,
+    known: Interval,
+    below: Tensor,
+    undecided: Undecided | None,
+    at_once: int,
+    looks: Looks,
 ) -> tuple[Interval, int]:
-    """Bound the undecided elements of a node on one side: from below where ``below`` says so, else from above. at_once: how many
-    rows to begin with; returned is also how many coefficients of one node a row takes at most, 0 if that is not known. looks: what
-    those of the other side, if it came first, have settled; else some rows of this one try."""
+    """Bound the undecided elements of a node on one side: from below where ``below`` says so, else
+    from above. at_once: how many rows to begin with; returned is also how many coefficients of one
+    node a row takes at most, 0 if that is not known. looks: what those of the other side, if it
+    came first, have settled; else some rows of this one try."""
     elements = Elements(analysis, target)
-    wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))  # (samples, size)
+    # (samples, size)
+    wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
     counts = wanted.sum(1)
     count = int(counts.max()) if wanted.numel() else 0
@@ -114,17 +150,20 @@ def _one_side(
         return known, 0
 
     def known_with(least: Tensor) -> Interval:
-        """With lower bounds (samples, size) of the element times its sign; only of what was asked for, so that no sample
-        gains by what another one in its batch needs."""
+        """With lower bounds (samples, size) of the element times its sign; only of what was asked
+        for, so that no sample gains by what another one in its batch needs."""
         least = elements.join(torch.where(wanted, least, -torch.inf))
         infinite = torch.full_like(least, torch.inf)
-        return known.intersect(Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least)))
+        return known.intersect(
+            Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least))
+        )
 
     # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
     order = _spread(order, counts).contiguous()  # (rows, samples), and so will the rows be
     best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
-    trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)  # (samples,)
+    # (samples,)
+    trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)
     widest, most, done = 0, 0 if looks.before else min(count, 2 * TRIAL), 0
     while done < len(order):
         chosen = order[done : done + at_once]
@@ -135,15 +174,35 @@ def _one_side(
             continue
         trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None] < trying
         going = lambda least: elements.split(undecided(known_with(least)))
-        race = Race(analysis, chosen, wanted.T.gather(0, chosen), trial, best, going, looks, max(0, most - done), count > most)
+        race = Race(
+            analysis,
+            chosen,
+            wanted.T.gather(0, chosen),
+            trial,
+            best,
+            going,
+            looks,
+            max(0, most - done),
+            count > most,
+        )
         arrived = race.run(target, rows)
-        best, done, widest = race.best, done + len(chosen), max(widest, race.widest if arrived else 0)
-        at_once = max(at_once, rows_from_now_on(analysis, target, len(chosen), race.peak, race.widest if arrived else None))
+        best, done, widest = (
+            race.best,
+            done + len(chosen),
+            max(widest, race.widest if arrived else 0),
+        )
+        at_once = max(
+            at_once,
+            rows_from_now_on(
+                analysis, target, len(chosen), race.peak, race.widest if arrived else None
+            ),
+        )
     return known_with(best), widest
 
 
 def _spread(order: Tensor, counts: Tensor) -> Tensor:
-    """The rows (rows, samples) with some first that are spread evenly over the first ``counts`` of each sample."""
+    """The rows (rows, samples) with some first that are spread evenly over the first ``counts`` of
+    each sample."""
     if len(order) <= TRIAL:
         return order
     chosen = torch.arange(TRIAL, device=order.device)[:, None] * counts // TRIAL
@@ -153,8 +212,9 @@ def _spread(order: Tensor, counts: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class Looks:
-    """How much looks at nodes on the way back have settled of the first rows of each sample. These rows alone tell what the
-    others do, so that bounds depend neither on how many rows are worked on at once nor on the other samples of the batch."""
+    """How much looks at nodes on the way back have settled of the first rows of each sample. These
+    rows alone tell what the others do, so that bounds depend neither on how many rows are worked on
+    at once nor on the other samples of the batch."""
 
     before: dict[str, Tensor] = field(default_factory=dict)
     after: dict[str, Tensor] = field(default_factory=dict)
@@ -168,8 +228,11 @@ class Looks:
         self.idle.pop(name, None)
 
     def worth(self, name: str) -> Tensor | None:
-        """The samples whose other rows are to look at a node: (samples,); None if no row of the trial came as far."""
-        return self.after[name] <= WORTH_DROPPING * self.before[name] if name in self.before else None
+        """The samples whose other rows are to look at a node: (samples,); None if no row of the
+        trial came as far."""
+        return (
+            self.after[name] <= WORTH_DROPPING * self.before[name] if name in self.before else None
+        )
 
     def is_idle(self, name: str, worth: Tensor | None) -> bool:
         if name not in self.idle:  # the same for many parts
@@ -179,10 +242,11 @@ class Looks:
 
 @dataclass(eq=False)
 class Race:
-    """Rows that drop out on their way back. ``running``: the element that each row stands for; ``open``: the rows that are
-    not settled, what is known of the others does not change any more, though they may run on; ``trial``: the rows that
-    always look; all (rows, samples). ``best``: lower bounds of all elements so far, (samples, size). ``going``: from
-    these, which elements need more work."""
+    """Rows that drop out on their way back. ``running``: the element that each row stands for;
+    ``open``: the rows that are not settled, what is known of the others does not change any more,
+    though they may run on; ``trial``: the rows that always look; all (rows, samples). ``best``:
+    lower bounds of all elements so far, (samples, size). ``going``: from these, which elements need
+    more work."""
 
     analysis: Analysis
     running: Tensor
@@ -200,7 +264,8 @@ class Race:
     """The largest number of coefficients of one node so far: of all rows, and of one."""
 
     def run(self, target: str, rows: Rows) -> bool:
-        """Pull the rows back, and note the bounds of those that come to the sources; whether any do."""
+        """Pull the rows back, and note the bounds of those that come to the sources; whether any
+        do."""
         ends, bias = pull_back(self.analysis, target, rows, visit=self.visit)
         if len(bias):
             self.note(concretize(self.analysis, ends, bias), self.open)
@@ -215,8 +280,15 @@ class Race:
         if self.trying:
             first = rows
             if self.trying < len(bias):
-                first = pick(rows, torch.arange(self.trying, device=bias.device)[:, None].expand(-1, bias.shape[1]))
-            self.looks.count(name, *self._look(name, first, bias[: self.trying], self.trial[: self.trying]))
+                first = pick(
+                    rows,
+                    torch.arange(self.trying, device=bias.device)[:, None].expand(
+                        -1, bias.shape[1]
+                    ),
+                )
+            self.looks.count(
+                name, *self._look(name, first, bias[: self.trying], self.trial[: self.trying])
+            )
         worth = self.looks.worth(name)
         if self.looks.is_idle(name, worth):
             return None
@@ -226,20 +298,28 @@ class Race:
         if count > WORTH_DROPPING * len(self.open):
             return None
         kept = self.open.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
-        self.running, self.open, self.trial = (value.gather(0, kept) for value in (self.running, self.open, self.trial))
+        self.running, self.open, self.trial = (
+            value.gather(0, kept) for value in (self.running, self.open, self.trial)
+        )
         return kept
 
     def _look(self, name: str, rows: Rows, bias: Tensor, looking: Tensor) -> tuple[Tensor, Tensor]:
-        """Bound the first rows by the interval of a node, those that are ``looking``; which of these were open before and are."""
-        self.note(bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)), looking)
+        """Bound the first rows by the interval of a node, those that are ``looking``; which of
+        these were open before and are."""
+        self.note(
+            bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)), looking
+        )
         before = self.open[: len(bias)]
         after = before & self.going(self.best).T.gather(0, self.running[: len(bias)])
         self.open = torch.cat([after | (before & ~looking), self.open[len(bias) :]])
         return before & looking, after & looking
 
     def note(self, bounds: Tensor, rows: Tensor) -> None:
-        """Lower bounds of the first of the running rows; those of ``rows`` count as far as they are open."""
+        """Lower bounds of the first of the running rows; those of ``rows`` count as far as they are
+        open."""
         running = self.running[: len(bounds)]
         old = self.best.T.gather(0, running)
-        new = torch.where(self.open[: len(bounds)] & rows, torch.fmax(bounds.to(old.dtype), old), old)
+        new = torch.where(
+            self.open[: len(bounds)] & rows, torch.fmax(bounds.to(old.dtype), old), old
+        )
         self.best = self.best.scatter(1, running.T, new.T)

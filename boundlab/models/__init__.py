@@ -1,8 +1,7 @@
 """The networks of the paper, and small ones for MNIST, for any image size and number of classes.
 
-Every model takes pixels in [0, 1] and normalises inside, so that a radius is one of pixels and a region can respect
-their range.
-"""
+Every model takes pixels in [0, 1] and normalises inside, so that a radius is one of pixels and a
+region can respect their range."""
 
 from __future__ import annotations
 
@@ -29,9 +28,15 @@ MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def build(
-    name: str, channels: int, size: int, classes: int, mean: tuple[float, ...] | None = None, std: tuple[float, ...] | None = None
+    name: str,
+    channels: int,
+    size: int,
+    classes: int,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
 ) -> nn.Sequential:
-    """A network by name, behind a normalisation by channel if mean and standard deviation are given."""
+    """A network by name, behind a normalisation by channel if mean and standard deviation are
+    given."""
     if name not in MODELS:
         raise ArgumentError(f"there is no model {name!r}; there are: {', '.join(MODELS)}")
     body = MODELS[name](channels, size, classes)

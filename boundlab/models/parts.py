@@ -20,16 +20,27 @@ class Normalise(nn.Module):
         return (x - self.mean) / self.std
 
 
-def conv_bn_relu(into: int, out: int, kernel: int = 3, stride: int = 1, padding: int = 1, groups: int = 1) -> list[nn.Module]:
-    return [nn.Conv2d(into, out, kernel, stride, padding, groups=groups, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+def conv_bn_relu(
+    into: int, out: int, kernel: int = 3, stride: int = 1, padding: int = 1, groups: int = 1
+) -> list[nn.Module]:
+    return [
+        nn.Conv2d(into, out, kernel, stride, padding, groups=groups, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU(),
+    ]
 
 
-def head(features: nn.Module, channels: int, size: int, classes: int, hidden: int | None = 512) -> nn.Sequential:
-    """Features, flattened, one hidden linear layer or none, and the classes; what the features give is found by trying."""
+def head(
+    features: nn.Module, channels: int, size: int, classes: int, hidden: int | None = 512
+) -> nn.Sequential:
+    """Features, flattened, one hidden linear layer or none, and the classes; what the features give
+    is found by trying."""
     with torch.no_grad():
         features.eval()
         width = features(torch.zeros(1, channels, size, size)).numel()
         features.train()
     if hidden is None:
         return nn.Sequential(features, nn.Flatten(), nn.Linear(width, classes))
-    return nn.Sequential(features, nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(
+        features, nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes)
+    )

@@ -1,4 +1,5 @@
-"""Classifiers of sentences: words become vectors in ``embedding``, the body reads vectors (samples, positions, dim) and a mask."""
+"""Classifiers of sentences: words become vectors in ``embedding``, the body reads vectors (samples,
+positions, dim) and a mask."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from boundlab.errors import ArgumentError
 
 WIDTH, HEADS, HIDDEN = 64, 4, 128
 SCALE = 0.1
-"""The standard deviation of untrained embeddings: with torch's, which is 1, substitutes begin so far from each other that robust
-training makes the network constant."""
+"""The standard deviation of untrained embeddings: with torch's, which is 1, substitutes begin so
+far from each other that robust training makes the network constant."""
 
 
 class Centred(nn.Module):
@@ -30,19 +31,27 @@ class Centred(nn.Module):
 
 
 class Transformer(nn.Module):
-    """One layer: attention with 4 heads, feed-forward with ReLU, and the mean of the positions that hold words."""
+    """One layer: attention with 4 heads, feed-forward with ReLU, and the mean of the positions that
+    hold words."""
 
     def __init__(self, classes: int, norm: Callable[[int], nn.Module] = Centred) -> None:
         super().__init__()
         self.places = nn.Parameter(torch.randn(LONGEST, WIDTH) * 0.1)
         self.query, self.key, self.value, self.merge = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.before, self.between, self.behind = norm(WIDTH), norm(WIDTH), norm(WIDTH)
-        self.up, self.down, self.out = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH), nn.Linear(WIDTH, classes)
+        self.up, self.down, self.out = (
+            nn.Linear(WIDTH, HIDDEN),
+            nn.Linear(HIDDEN, WIDTH),
+            nn.Linear(WIDTH, classes),
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.before(x + self.places[: x.shape[1]])
-        heads = lambda y: y.unflatten(2, (HEADS, -1)).transpose(1, 2)  # (samples, heads, positions, dim)
-        scores = heads(self.query(x)) @ heads(self.key(x)).transpose(2, 3) / math.sqrt(WIDTH / HEADS)
+        # (samples, heads, positions, dim)
+        heads = lambda y: y.unflatten(2, (HEADS, -1)).transpose(1, 2)
+        scores = (
+            heads(self.query(x)) @ heads(self.key(x)).transpose(2, 3) / math.sqrt(WIDTH / HEADS)
+        )
         shares = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
         x = self.between(x + self.merge((shares @ heads(self.value(x))).transpose(1, 2).flatten(2)))
         x = self.behind(x + self.down(F.relu(self.up(x))))
@@ -50,9 +59,9 @@ class Transformer(nn.Module):
 
 
 class Lstm(nn.Module):
-    """One layer in both directions, and the mean of its states at the positions that hold words. Each direction has an LSTM of its
-    own: the way back reads every sentence from its own last word, so that no padding comes before any word, as in packed
-    sequences."""
+    """One layer in both directions, and the mean of its states at the positions that hold words.
+    Each direction has an LSTM of its own: the way back reads every sentence from its own last word,
+    so that no padding comes before any word, as in packed sequences."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -63,7 +72,9 @@ class Lstm(nn.Module):
         places = torch.arange(x.shape[1], device=x.device)
         backwards = (mask.sum(1, keepdim=True) - 1 - places).clamp(min=0)  # (samples, positions)
         turned = x.gather(1, backwards.unsqueeze(2).expand(-1, -1, x.shape[2]))
-        states = [_mean(lstm(words)[0], mask) for lstm, words in ((self.there, x), (self.back, turned))]
+        states = [
+            _mean(lstm(words)[0], mask) for lstm, words in ((self.there, x), (self.back, turned))
+        ]
         return self.out(torch.cat(states, 1))
 
 
@@ -97,5 +108,7 @@ TEXT_MODELS: dict[str, Callable[[int], nn.Module]] = {
 
 def build_text(name: str, words: int, classes: int) -> TextClassifier:
     if name not in TEXT_MODELS:
-        raise ArgumentError(f"there is no model of sentences {name!r}; there are: {', '.join(TEXT_MODELS)}")
+        raise ArgumentError(
+            f"there is no model of sentences {name!r}; there are: {', '.join(TEXT_MODELS)}"
+        )
     return TextClassifier(TEXT_MODELS[name](classes), words)

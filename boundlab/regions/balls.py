@@ -18,13 +18,18 @@ from boundlab.regions.checks import Number, centre_tensor, radius, spread
 
 
 def _sums(c: Tensor, value: Tensor) -> Tensor:
-    """<c, value> per row and sample: (rows, samples, *shape), and a value for all rows or for each of them -> (rows, samples)."""
+    """<c, value> per row and sample: (rows, samples, *shape), and a value for all rows or for each
+    of them -> (rows, samples)."""
     return (c * value).flatten(2).sum(2) if value.dim() == c.dim() else inner(c, value)
 
 
 def _over_box(c: Tensor, box: Interval) -> Tensor:
     """The least <c, value> over a box that is the same for all rows, or that each of them sees."""
-    return over_box(c, box) if len(box.shape) < c.dim() else _sums(c, box.centre) - _sums(c.abs(), box.radius)
+    return (
+        over_box(c, box)
+        if len(box.shape) < c.dim()
+        else _sums(c, box.centre) - _sums(c.abs(), box.radius)
+    )
 
 
 ROUNDS = 5
@@ -32,11 +37,12 @@ ROUNDS = 5
 
 
 class _Ball(Region):
-    """All x with ``||(x - centre) / eps||_p <= 1`` per sample, cut to a valid range if one is given.
+    """All x with ``||(x - centre) / eps||_p <= 1`` per sample, cut to a valid range if one is
+    given.
 
-    With one eps for all elements this is the usual ball of radius eps. A different eps per element stretches it; an
-    element with eps 0 does not move. For a ball cut by a valid range the linear minimum is that over their intersection.
-    """
+    With one eps for all elements this is the usual ball of radius eps. A different eps per element
+    stretches it; an element with eps 0 does not move. For a ball cut by a valid range the linear
+    minimum is that over their intersection."""
 
     x: Tensor | None
     eps: Number
@@ -52,7 +58,9 @@ class _Ball(Region):
 
     def _check(self) -> None:
         if not self.order >= 1:
-            raise ArgumentError(f"p must be at least 1 (use L0 for a number of changed elements), not {self.order}")
+            raise ArgumentError(
+                f"p must be at least 1 (use L0 for a number of changed elements), not {self.order}"
+            )
         if self.x is not None:
             centre_tensor(self.x)
             check_not_empty(cut(self.x, radius(self.eps, self.x), self.lower, self.upper))
@@ -69,20 +77,35 @@ class _Ball(Region):
 
     @property
     def _dual(self) -> float:
-        return 1.0 if self.order == math.inf else math.inf if self.order == 1 else self.order / (self.order - 1)
+        return (
+            1.0
+            if self.order == math.inf
+            else math.inf
+            if self.order == 1
+            else self.order / (self.order - 1)
+        )
 
     @property
     def _is_plain(self) -> bool:
         """Whether one radius serves for all elements and samples, and nothing is cut off."""
-        return self.lower is None and self.upper is None and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
+        return (
+            self.lower is None
+            and self.upper is None
+            and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
+        )
 
     def reach(self) -> Reach | None:
-        """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper bound: ||a||_8 >= ||a||_inf."""
+        """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper
+        bound: ||a||_8 >= ||a||_inf."""
         if not self._is_plain or self.order == math.inf:
             return None
         q = min(self._dual, 8.0)
-        eps = lambda like: torch.as_tensor(self.eps, dtype=like.dtype, device=like.device).reshape(())
-        return lambda sums: eps(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
+        eps = lambda like: torch.as_tensor(self.eps, dtype=like.dtype, device=like.device).reshape(
+            ()
+        )
+        return lambda sums: (
+            eps(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
+        )
 
     @property
     def reach_is_exact(self) -> bool:
@@ -92,7 +115,9 @@ class _Ball(Region):
         """Rows that see a part of the value need no more of the set."""
         x = _given(self.x)
         if isinstance(rows, Outer) and self._is_plain:
-            return rows.dot(x) - torch.as_tensor(self.eps, dtype=x.dtype, device=x.device).reshape(()) * rows.norm(self._dual)
+            return rows.dot(x) - torch.as_tensor(self.eps, dtype=x.dtype, device=x.device).reshape(
+                ()
+            ) * rows.norm(self._dual)
         if not isinstance(rows, Window) or not rows.places.sizes or self.order == math.inf:
             return super().least(rows)
         rows = rows.cleaned()
@@ -110,11 +135,20 @@ class _Ball(Region):
         x = _given(self.x)
         if coefficients.dim() == 2:  # of single numbers
             eps, hull = radius(self.eps, x).expand(x.shape), self.hull()
-            box = None if self._is_whole else Interval(hull.lower.unsqueeze(-1), hull.upper.unsqueeze(-1))
+            box = (
+                None
+                if self._is_whole
+                else Interval(hull.lower.unsqueeze(-1), hull.upper.unsqueeze(-1))
+            )
             return self._minimum(coefficients.unsqueeze(2), x.unsqueeze(-1), eps.unsqueeze(-1), box)
         if math.prod(coefficients.shape[2:]) == 0:
             return inner(coefficients, x)
-        return self._minimum(coefficients, x, radius(self.eps, x).expand(x.shape), None if self._is_whole else self.hull())
+        return self._minimum(
+            coefficients,
+            x,
+            radius(self.eps, x).expand(x.shape),
+            None if self._is_whole else self.hull(),
+        )
 
     def _minimum(self, c: Tensor, x: Tensor, eps: Tensor, hull: Interval | None) -> Tensor:
         """The same for what some rows (rows, samples, *shape) see of the set."""
@@ -126,12 +160,19 @@ class _Ball(Region):
         if self.order == math.inf:
             return found
         limits = hull.lower - x, hull.upper - x
-        both = self._greedy(c, centre, eps, limits) if self.order == 1 else self._over_both(c, x, eps, hull, limits)
+        both = (
+            self._greedy(c, centre, eps, limits)
+            if self.order == 1
+            else self._over_both(c, x, eps, hull, limits)
+        )
         return torch.maximum(found, both)
 
-    def _greedy(self, c: Tensor, centre: Tensor, eps: Tensor, limits: tuple[Tensor, Tensor]) -> Tensor:
-        """The minimum over what the ball and the box have in common, for p = 1: the elements that give most, |c| eps for the whole
-        radius, move first, each as far as the box lets it, until the radius is used up. For a centre outside the box minus infinity."""
+    def _greedy(
+        self, c: Tensor, centre: Tensor, eps: Tensor, limits: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """The minimum over what the ball and the box have in common, for p = 1: the elements that
+        give most, |c| eps for the whole radius, move first, each as far as the box lets it, until
+        the radius is used up. For a centre outside the box minus infinity."""
         low, up = limits
         inside = ((low <= 0) & (up >= 0)).expand(c.shape).flatten(2).all(2)
         reach = (torch.where(c > 0, -low, up) / eps.clamp(min=torch.finfo(c.dtype).tiny)).flatten(2)
@@ -141,30 +182,37 @@ class _Ball(Region):
         taken = torch.minimum(most, (1 - before).clamp(min=0))
         return torch.where(inside, centre - (gains * taken).sum(2), -math.inf)
 
-    def _over_both(self, c: Tensor, x: Tensor, eps: Tensor, hull: Interval, limits: tuple[Tensor, Tensor]) -> Tensor:
+    def _over_both(
+        self, c: Tensor, x: Tensor, eps: Tensor, hull: Interval, limits: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The minimum over what the ball and the box have in common, for 1 < p < infinity.
 
-        With c = g + h it is at least the minimum of <g, .> over the ball plus that of <h, .> over the box, for every g, and
-        equals it for the best one. A minimiser d solves min <c, d> + t ||d / eps||_p^p in the box for a multiplier t, so that
-        d = clamp(s v, box) with v the minimiser over the ball and a number s; g belongs to those d that the box leaves free, and
-        goes on behind its ends: g_i = c_i (|d_i| / |s v_i|)^(p - 1). s grows from 1 while the elements that are clamped leave
-        room in the ball for the others.
-        """
+        With c = g + h it is at least the minimum of <g, .> over the ball plus that of <h, .> over
+        the box, for every g, and equals it for the best one. A minimiser d solves min <c, d> + t
+        ||d / eps||_p^p in the box for a multiplier t, so that d = clamp(s v, box) with v the
+        minimiser over the ball and a number s; g belongs to those d that the box leaves free, and
+        goes on behind its ends: g_i = c_i (|d_i| / |s v_i|)^(p - 1). s grows from 1 while the
+        elements that are clamped leave room in the ball for the others."""
         with torch.no_grad():
             share = self._shares(c.detach(), eps, limits)
         ball = c * share
-        return _sums(ball, x) - norm((ball * eps).flatten(2), self._dual) + _over_box(c - ball, hull)
+        return (
+            _sums(ball, x) - norm((ball * eps).flatten(2), self._dual) + _over_box(c - ball, hull)
+        )
 
     def _shares(self, c: Tensor, eps: Tensor, limits: tuple[Tensor, Tensor]) -> Tensor:
-        """g / c. Element i is clamped once s exceeds its own s_i = limit / v; before, it takes s^p |v / eps|^p of the ball, and
-        (limit / eps)^p from then on."""
+        """g / c. Element i is clamped once s exceeds its own s_i = limit / v; before, it takes s^p
+        |v / eps|^p of the ball, and (limit / eps)^p from then on."""
         p, q, tiny = self.order, self._dual, torch.finfo(c.dtype).tiny
         power = (lambda t: t * t) if p == 2 else (lambda t: t**p)
         scaled = (c * eps).abs_()
-        size = norm(scaled.flatten(2), q).clamp(min=tiny).reshape(*c.shape[:2], *[1] * (c.dim() - 2))
+        size = (
+            norm(scaled.flatten(2), q).clamp(min=tiny).reshape(*c.shape[:2], *[1] * (c.dim() - 2))
+        )
         length = scaled.div_(size)  # |v| / eps
         length = length if q == 2 else length ** (q - 1)
-        limit = torch.where(c > 0, -limits[0], limits[1]) / eps.clamp(min=tiny)  # how far it may go, in the direction of v
+        # how far it may go, in the direction of v
+        limit = torch.where(c > 0, -limits[0], limits[1]) / eps.clamp(min=tiny)
         until = (limit / length.clamp(min=tiny)).clamp_(min=0)
         taken, used = power(length), power(limit.clamp(min=0))
         dims = tuple(range(2, c.dim()))
@@ -173,7 +221,9 @@ class _Ball(Region):
             free = (until > s).to(c.dtype)
             room = 1 - all_used + (used * free).sum(dims, keepdim=True)
             rest = (taken * free).sum(dims, keepdim=True)
-            s = torch.where((room > 0) & (rest > 0), (room / rest.clamp(min=tiny)).clamp(min=0) ** (1 / p), s)
+            s = torch.where(
+                (room > 0) & (rest > 0), (room / rest.clamp(min=tiny)).clamp(min=0) ** (1 / p), s
+            )
         share = (until / s).clamp_(max=1)
         return share if p == 2 else share ** (p - 1)
 
@@ -189,14 +239,18 @@ class _Ball(Region):
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         """A point of the ball (of every radius up to the boundary), moved into the valid range.
 
-        Cutting to a range that holds the centre moves every element towards it, so the point stays in the ball.
-        """
+        Cutting to a range that holds the centre moves every element towards it, so the point stays
+        in the ball."""
         x = _given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
         flat = drawn(torch.randn, (batch, x.numel() // max(batch, 1)), generator, x)
-        size = norm(flat, self.order).unsqueeze(1) if flat.shape[1] else torch.ones_like(flat[:, :1])
+        size = (
+            norm(flat, self.order).unsqueeze(1) if flat.shape[1] else torch.ones_like(flat[:, :1])
+        )
         length = drawn(torch.rand, (batch, 1), generator, x)
-        step = (flat / size.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(x.shape) * radius(self.eps, x)
+        step = (flat / size.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(
+            x.shape
+        ) * radius(self.eps, x)
         point = x + step
         if self.lower is not None:
             point = torch.maximum(point, spread(self.lower, x, "lower"))
@@ -281,7 +335,8 @@ class Lp(_Ball):
 
 @dataclass(frozen=True, eq=False)
 class L0(Region):
-    """At most k elements of each sample replaced by anything in ``[lower, upper]``; k is a number or one per sample."""
+    """At most k elements of each sample replaced by anything in ``[lower, upper]``; k is a number
+    or one per sample."""
 
     x: Tensor | None = None
     k: int | Tensor = 1
@@ -291,7 +346,9 @@ class L0(Region):
     def __post_init__(self) -> None:
         k = torch.as_tensor(self.k, device="cpu" if self.x is None else self.x.device)
         if k.is_floating_point() or (k < 0).any():
-            raise ArgumentError(f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}")
+            raise ArgumentError(
+                f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}"
+            )
         if self.x is not None:
             centre_tensor(self.x)
             if (spread(self.lower, self.x, "lower") > spread(self.upper, self.x, "upper")).any():

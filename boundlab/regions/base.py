@@ -17,13 +17,13 @@ from boundlab.passes import least
 
 
 class Region(ABC):
-    """A set of values for one input or parameter. A subclass answers three questions, and says where its centre is.
+    """A set of values for one input or parameter. A subclass answers three questions, and says
+    where its centre is.
 
-    Over a batched input a region is one set per sample: the tensors it holds have the samples in dimension 0.
-    Coefficients arrive as ``(rows, samples, *shape of one sample)``, so that they broadcast against those tensors;
-    for an input or parameter without a batch, ``samples`` is that of the output and the tensors have the shape of
-    the value.
-    """
+    Over a batched input a region is one set per sample: the tensors it holds have the samples in
+    dimension 0. Coefficients arrive as ``(rows, samples, *shape of one sample)``, so that they
+    broadcast against those tensors; for an input or parameter without a batch, ``samples`` is that
+    of the output and the tensors have the shape of the value."""
 
     @property
     @abstractmethod
@@ -36,11 +36,13 @@ class Region(ABC):
 
     @abstractmethod
     def minimum(self, coefficients: Tensor) -> Tensor:
-        """``min over x in the set of <coefficients, x>``: (rows, samples, *shape) -> (rows, samples)."""
+        """``min over x in the set of <coefficients, x>``: (rows, samples, *shape) -> (rows,
+        samples)."""
 
     @abstractmethod
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
-        """A random member, in the shape of the value; batched: whether dimension 0 counts samples, each with a set of its own."""
+        """A random member, in the shape of the value; batched: whether dimension 0 counts samples,
+        each with a set of its own."""
 
     @property
     def is_box(self) -> bool:
@@ -48,7 +50,8 @@ class Region(ABC):
         return False
 
     def reach(self) -> Reach | None:
-        """How far <a, x> can be from its value at the centre, in closed form; None if there is no form smaller than the hull's."""
+        """How far <a, x> can be from its value at the centre, in closed form; None if there is no
+        form smaller than the hull's."""
         return None
 
     @property
@@ -56,12 +59,14 @@ class Region(ABC):
         return False
 
     def wider(self) -> tuple[Region, ...]:
-        """Larger regions whose bounds this one should never fall behind, though a method chooses other lines for them."""
+        """Larger regions whose bounds this one should never fall behind, though a method chooses
+        other lines for them."""
         return ()
 
     def versions(self) -> Tensor | None:
-        """For a set that is contained in all ways to choose, at each position (dimension 1) of each sample, one of finitely many
-        values, each of which some member has there: these values, (choices, *shape). None for any other set."""
+        """For a set that is contained in all ways to choose, at each position (dimension 1) of each
+        sample, one of finitely many values, each of which some member has there: these values,
+        (choices, *shape). None for any other set."""
         return None
 
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
@@ -72,7 +77,8 @@ class Region(ABC):
         return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
 
     def samples(self, chosen: slice) -> Region | None:
-        """The region over some of the samples; None if that is not known, and then a batch is never taken apart."""
+        """The region over some of the samples; None if that is not known, and then a batch is never
+        taken apart."""
         return None
 
     def at(self, value: Tensor) -> Region:
@@ -80,33 +86,57 @@ class Region(ABC):
         return self
 
 
-def drawn(draw: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None, like: Tensor) -> Tensor:
-    """Random numbers, ``torch.rand`` or ``torch.randn``, beside another tensor, from a generator of any device."""
+def drawn(
+    draw: Callable[..., Tensor],
+    shape: Sequence[int],
+    generator: torch.Generator | None,
+    like: Tensor,
+) -> Tensor:
+    """Random numbers, ``torch.rand`` or ``torch.randn``, beside another tensor, from a generator of
+    any device."""
     source = like.device if generator is None else generator.device
     return draw(tuple(shape), generator=generator, dtype=like.dtype, device=source).to(like.device)
 
 
 def inner(coefficients: Tensor, value: Tensor) -> Tensor:
-    """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value -> (rows, samples)."""
-    return coefficients * value if coefficients.dim() == 2 else dots(coefficients.flatten(2), _by_sample(coefficients, value))
+    """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value ->
+    (rows, samples)."""
+    return (
+        coefficients * value
+        if coefficients.dim() == 2
+        else dots(coefficients.flatten(2), _by_sample(coefficients, value))
+    )
 
 
 def over_box(coefficients: Tensor, box: Interval) -> Tensor:
-    """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples, *shape) -> (rows, samples)."""
+    """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples,
+    *shape) -> (rows, samples)."""
     centre, radius = box.centre, box.radius
-    if coefficients.dim() == 2 or not coefficients.requires_grad or centre.requires_grad or radius.requires_grad:
+    if (
+        coefficients.dim() == 2
+        or not coefficients.requires_grad
+        or centre.requires_grad
+        or radius.requires_grad
+    ):
         return inner(coefficients, centre) - inner(coefficients.abs(), radius)
-    return least(coefficients.flatten(2), _by_sample(coefficients, centre), _by_sample(coefficients, radius))
+    return least(
+        coefficients.flatten(2), _by_sample(coefficients, centre), _by_sample(coefficients, radius)
+    )
 
 
 def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
     """(samples, n)."""
-    wide = value.expand(coefficients.shape[1:]) if value.dim() == coefficients.dim() - 1 else value.expand(coefficients.shape[2:]).unsqueeze(0)
+    wide = (
+        value.expand(coefficients.shape[1:])
+        if value.dim() == coefficients.dim() - 1
+        else value.expand(coefficients.shape[2:]).unsqueeze(0)
+    )
     return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
 def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
-    """A region with every tensor that it holds changed, itself if nothing does; one that is no dataclass as it is."""
+    """A region with every tensor that it holds changed, itself if nothing does; one that is no
+    dataclass as it is."""
     if not is_dataclass(region):
         return region
     held = {f.name: getattr(region, f.name) for f in fields(region)}
@@ -116,7 +146,8 @@ def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
 
 
 def take_samples(region: Region, chosen: slice) -> Region:
-    """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the same for all samples."""
+    """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the
+    same for all samples."""
     dims, samples = region.centre.dim(), region.centre.shape[0]
     own = lambda t: t.dim() > 0 and t.shape[0] == samples and t.dim() in (1, dims)
     return with_tensors(region, lambda t: t[chosen] if own(t) else t)

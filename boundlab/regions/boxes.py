@@ -51,9 +51,15 @@ class Box(_BoxLike):
         centre_tensor(self.lower, "Box(lower, upper): lower")
         centre_tensor(self.upper, "Box(lower, upper): upper")
         if self.lower.shape != self.upper.shape:
-            raise ArgumentError(f"Box(lower, upper): the shapes differ: {tuple(self.lower.shape)} and {tuple(self.upper.shape)}")
+            raise ArgumentError(
+                f"Box(lower, upper): the shapes differ: {tuple(self.lower.shape)} "
+                "and "
+                f"{tuple(self.upper.shape)}"
+            )
         if (self.lower > self.upper).any():
-            raise ArgumentError("Box(lower, upper): lower exceeds upper somewhere, so the box is empty")
+            raise ArgumentError(
+                "Box(lower, upper): lower exceeds upper somewhere, so the box is empty"
+            )
 
     @property
     def centre(self) -> Tensor:
@@ -65,11 +71,11 @@ class Box(_BoxLike):
 
 @dataclass(frozen=True, eq=False)
 class Linf(_BoxLike):
-    """All x with ``|x - centre| <= eps`` elementwise, cut to the valid range ``[lower, upper]`` if one is given.
+    """All x with ``|x - centre| <= eps`` elementwise, cut to the valid range ``[lower, upper]`` if
+    one is given.
 
-    eps: a number, one per sample, or one per element (zero where an element must not move). x may be left out for a
-    region on a parameter: it then sits on the parameter's value.
-    """
+    eps: a number, one per sample, or one per element (zero where an element must not move). x may
+    be left out for a region on a parameter: it then sits on the parameter's value."""
 
     x: Tensor | None = None
     eps: Number = 0.0
@@ -97,7 +103,14 @@ class Linf(_BoxLike):
 
 def _given(x: Tensor | None) -> Tensor:
     if x is None:
-        raise ArgumentError("this region has no centre: give it one, or use it in perturb={...} where it sits on the parameter's value")
+        raise ArgumentError(
+            "this region has no centre: give it one, or use it in perturb={...} "
+            "where "
+            "it "
+            "sits "
+            "on "
+            "the parameter's value"
+        )
     return x
 
 
@@ -113,4 +126,10 @@ def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> I
 
 def check_not_empty(box: Interval) -> None:
     if (box.lower > box.upper).any():
-        raise ArgumentError("the region is empty: its centre lies farther than eps outside the valid range [lower, upper]")
+        raise ArgumentError(
+            "the region is empty: its centre lies farther than eps outside the "
+            "valid "
+            "range "
+            "[lower, "
+            "upper]"
+        )

@@ -17,7 +17,8 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
         raise ArgumentError(f"{what} must be a tensor, not {type(x).__name__}")
     if not x.is_floating_point():
         raise ArgumentError(
-            f"{what} must be a floating-point tensor, not {str(x.dtype).removeprefix('torch.')}: integers (word or class indices) "
+            f"{what} must be a floating-point tensor, not "
+            f"{str(x.dtype).removeprefix('torch.')}: integers (word or class indices) "
             "cannot move continuously; put the region on the embedding instead"
         )
     if torch.isnan(x).any():
@@ -26,7 +27,8 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
 
 
 def spread(value: Number, x: Tensor, what: str) -> Tensor:
-    """A number, one per sample, or a tensor with the dimensions of x, as a tensor that broadcasts against x.
+    """A number, one per sample, or a tensor with the dimensions of x, as a tensor that broadcasts
+    against x.
 
     A tensor with one dimension is one per sample, whatever else its length may fit.
     """
@@ -39,7 +41,10 @@ def spread(value: Number, x: Tensor, what: str) -> Tensor:
         raise ArgumentError(f"{what} contains NaN")
     if tensor.dim() == 1 and x.dim() and tensor.shape[0] == x.shape[0]:
         return tensor.reshape(-1, *[1] * (x.dim() - 1))
-    fits = tensor.dim() == 0 or (tensor.dim() == x.dim() > 1 and all(a in (1, b) for a, b in zip(tensor.shape, x.shape, strict=True)))
+    fits = tensor.dim() == 0 or (
+        tensor.dim() == x.dim() > 1
+        and all(a in (1, b) for a, b in zip(tensor.shape, x.shape, strict=True))
+    )
     if not fits:
         raise ArgumentError(_shapes(what, tensor, x))
     return tensor
@@ -47,19 +52,30 @@ def spread(value: Number, x: Tensor, what: str) -> Tensor:
 
 def _numbers(value: object, x: Tensor, what: str) -> Tensor:
     try:
-        return value.to(x) if isinstance(value, Tensor) else torch.as_tensor(value, dtype=x.dtype, device=x.device)
+        return (
+            value.to(x)
+            if isinstance(value, Tensor)
+            else torch.as_tensor(value, dtype=x.dtype, device=x.device)
+        )
     except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(f"{what} must be a number or a tensor of numbers, not {value!r}") from None
+        raise ArgumentError(
+            f"{what} must be a number or a tensor of numbers, not {value!r}"
+        ) from None
 
 
 def _shapes(what: str, given: Tensor, x: Tensor) -> str:
     """What shapes there are, beside the one that was given."""
     if x.dim() < 2:
-        return f"{what} must be a number or have the shape {tuple(x.shape)} of the value; got shape {tuple(given.shape)}"
+        return (
+            f"{what} must be a number or have the shape {tuple(x.shape)} of the value; got shape "
+            f"{tuple(given.shape)}"
+        )
     a_sample, a_feature = (x.shape[0],), (1,) * (x.dim() - 1) + (x.shape[-1],)
     return (
-        f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a tensor with {x.dim()} dimensions that broadcasts to "
-        f"{tuple(x.shape)}, such as {a_feature} for one per entry of the last dimension; got shape {tuple(given.shape)}"
+        f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a "
+        f"tensor with {x.dim()} dimensions that broadcasts to "
+        f"{tuple(x.shape)}, such as {a_feature} for one per entry of the last dimension; got "
+        f"shape {tuple(given.shape)}"
     )
 
 
@@ -68,5 +84,7 @@ def radius(eps: Number, x: Tensor) -> Tensor:
     if isinstance(eps, (int, float)) and eps >= 0:
         return tensor
     if (tensor < 0).any():
-        raise ArgumentError(f"eps must not be negative; its smallest entry is {float(tensor.min()):g}")
+        raise ArgumentError(
+            f"eps must not be negative; its smallest entry is {float(tensor.min()):g}"
+        )
     return tensor

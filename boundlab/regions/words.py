@@ -1,4 +1,5 @@
-"""Sentences in which some words may be replaced by others (section "Synonym-based Word Substitution" of the paper)."""
+"""Sentences in which some words may be replaced by others (section "Synonym-based Word
+Substitution" of the paper)."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ from boundlab.regions.checks import centre_tensor
 
 @dataclass(frozen=True, eq=False)
 class Words(Region):
-    """All sentences that differ from the given ones in at most ``budget`` words, each replaced by one of its substitutes.
+    """All sentences that differ from the given ones in at most ``budget`` words, each replaced by
+    one of its substitutes.
 
-    x: the words as vectors, (samples, positions, dim). substitutes: (samples, positions, choices, dim); allowed: which of
-    them exist, bool (samples, positions, choices), all by default. A position without substitutes (padding) stays as it is.
-    budget: a number, one for each sample, or None for no limit. eps in [0, 1] moves substitutes towards the word itself,
-    ``x + eps (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes.
-    """
+    x: the words as vectors, (samples, positions, dim). substitutes: (samples, positions, choices,
+    dim); allowed: which of them exist, bool (samples, positions, choices), all by default. A
+    position without substitutes (padding) stays as it is. budget: a number, one for each sample, or
+    None for no limit. eps in [0, 1] moves substitutes towards the word itself, ``x + eps
+    (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes."""
 
     x: Tensor
     substitutes: Tensor
@@ -35,20 +37,48 @@ class Words(Region):
     def __post_init__(self) -> None:
         centre_tensor(self.x, "Words(x, substitutes): x")
         shape = tuple(self.x.shape)
-        if len(shape) != 3 or self.substitutes.dim() != 4 or tuple(self.substitutes.shape[i] for i in (0, 1, 3)) != shape:
+        if (
+            len(shape) != 3
+            or self.substitutes.dim() != 4
+            or tuple(self.substitutes.shape[i] for i in (0, 1, 3)) != shape
+        ):
             raise ArgumentError(
-                f"Words takes vectors (samples, positions, dim) and substitutes (samples, positions, choices, dim), not {shape} and "
+                "Words takes vectors (samples, positions, dim) and substitutes (samples, "
+                f"positions, choices, dim), not {shape} and "
                 f"{tuple(self.substitutes.shape)}"
             )
         if self.substitutes.dtype != self.x.dtype:
-            raise ArgumentError(f"words are {self.x.dtype}, their substitutes {self.substitutes.dtype}: they must be of one type")
-        if self.allowed is not None and (self.allowed.dtype != torch.bool or self.allowed.shape != self.substitutes.shape[:3]):
-            raise ArgumentError(f"allowed must be bool {tuple(self.substitutes.shape[:3])}, not {self.allowed.dtype} {tuple(self.allowed.shape)}")
+            raise ArgumentError(
+                f"words are {self.x.dtype}, their substitutes "
+                f"{self.substitutes.dtype}: "
+                "they "
+                "must "
+                "be of one type"
+            )
+        if self.allowed is not None and (
+            self.allowed.dtype != torch.bool or self.allowed.shape != self.substitutes.shape[:3]
+        ):
+            raise ArgumentError(
+                f"allowed must be bool {tuple(self.substitutes.shape[:3])}, not "
+                f"{self.allowed.dtype} {tuple(self.allowed.shape)}"
+            )
         budget = torch.as_tensor(0 if self.budget is None else self.budget, device=self.x.device)
-        if budget.is_floating_point() or (budget < 0).any() or budget.dim() > 1 or budget.numel() not in (1, shape[0]):
-            raise ArgumentError(f"budget counts replaced words: a whole number >= 0, one for each of {shape[0]} samples, or None, not {self.budget}")
+        if (
+            budget.is_floating_point()
+            or (budget < 0).any()
+            or budget.dim() > 1
+            or budget.numel() not in (1, shape[0])
+        ):
+            raise ArgumentError(
+                "budget counts replaced words: a whole number >= 0, one for each "
+                "of "
+                f"{shape[0]} "
+                f"samples, or None, not {self.budget}"
+            )
         if not 0 <= self.eps <= 1:
-            raise ArgumentError(f"eps is a share between the word (0) and its substitutes (1), not {self.eps}")
+            raise ArgumentError(
+                f"eps is a share between the word (0) and its substitutes (1), not {self.eps}"
+            )
 
     @property
     def centre(self) -> Tensor:
@@ -56,7 +86,11 @@ class Words(Region):
 
     @property
     def _allowed(self) -> Tensor:
-        full = self.substitutes.new_ones(self.substitutes.shape[:3], dtype=torch.bool) if self.allowed is None else self.allowed
+        full = (
+            self.substitutes.new_ones(self.substitutes.shape[:3], dtype=torch.bool)
+            if self.allowed is None
+            else self.allowed
+        )
         return full & (self._budgets > 0)[:, None, None]
 
     @property
@@ -68,7 +102,8 @@ class Words(Region):
 
     @cached_property
     def _changes(self) -> Tensor:
-        """From each word to its substitutes, 0 to those that are not allowed: (samples, positions, choices, dim)."""
+        """From each word to its substitutes, 0 to those that are not allowed: (samples, positions,
+        choices, dim)."""
         return torch.where(self._allowed.unsqueeze(3), self.substitutes - self.x.unsqueeze(2), 0)
 
     def versions(self) -> Tensor:
@@ -80,8 +115,9 @@ class Words(Region):
         return Interval(versions.amin(0), versions.amax(0))
 
     def minimum(self, coefficients: Tensor) -> Tensor:
-        """Theorem 2, without its table: g(i, j) adds to the clean sum the best change of each position that is taken, and positions
-        do not interact. So the j positions with the largest gains are the best ones: sort, and add up the first ``budget``."""
+        """Theorem 2, without its table: g(i, j) adds to the clean sum the best change of each
+        position that is taken, and positions do not interact. So the j positions with the largest
+        gains are the best ones: sort, and add up the first ``budget``."""
         clean = inner(coefficients, self.x)
         if not self.substitutes.shape[2] or not self.x.shape[1]:
             return clean
@@ -117,10 +153,24 @@ class Words(Region):
         rank = order.argsort(1).argsort(1)
         most = (uniform(samples) * (self._budgets + 1)).floor()
         replaced = (rank < most[:, None]) & allowed.any(2)
-        other = self.substitutes.gather(2, chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])).squeeze(2)
+        other = self.substitutes.gather(
+            2, chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])
+        ).squeeze(2)
         return torch.where(replaced.unsqueeze(2), self.x + self.eps * (other - self.x), self.x)
 
     def samples(self, chosen: slice) -> Words:
-        part = lambda tensor: tensor[chosen] if isinstance(tensor, Tensor) and tensor.dim() else tensor
-        budget = part(self.budget) if isinstance(self.budget, Tensor) and self.budget.numel() > 1 else self.budget
-        return replace(self, x=part(self.x), substitutes=part(self.substitutes), allowed=part(self.allowed), budget=budget)
+        part = lambda tensor: (
+            tensor[chosen] if isinstance(tensor, Tensor) and tensor.dim() else tensor
+        )
+        budget = (
+            part(self.budget)
+            if isinstance(self.budget, Tensor) and self.budget.numel() > 1
+            else self.budget
+        )
+        return replace(
+            self,
+            x=part(self.x),
+            substitutes=part(self.substitutes),
+            allowed=part(self.allowed),
+            budget=budget,
+        )

@@ -1,9 +1,8 @@
 """What every sample asks of a weight that all of them share, sample by sample.
 
-The transpose of a layer with respect to its weight sums over the batch. Bounds of single samples need the terms of that
-sum: rows (rows, samples, ...) of the result -> coefficients (rows, samples, *shape of the weight). Nodes here have their
-samples in dimension 0.
-"""
+The transpose of a layer with respect to its weight sums over the batch. Bounds of single samples
+need the terms of that sum: rows (rows, samples, ...) of the result -> coefficients (rows, samples,
+*shape of the weight). Nodes here have their samples in dimension 0."""
 
 from __future__ import annotations
 
@@ -21,21 +20,31 @@ from boundlab.rules.transposes import each
 Apart = Callable[[Tensor], Tensor | Outer]
 
 
-def weight_apart(packet: Any, x: Tensor, shape: torch.Size, rest: list[Any], kwargs: dict[str, Any]) -> Apart | None:
-    """Of the weight of a layer with the constant argument x; rest, kwargs: what follows the weight in its call."""
+def weight_apart(
+    packet: Any, x: Tensor, shape: torch.Size, rest: list[Any], kwargs: dict[str, Any]
+) -> Apart | None:
+    """Of the weight of a layer with the constant argument x; rest, kwargs: what follows the weight
+    in its call."""
     if packet is aten.linear and len(shape) == 2 and x.dim() == 2:
         return lambda rows: Outer(rows, x)
     if packet is aten.linear and len(shape) == 2 and x.dim() > 2:
         flat = x.flatten(1, -2)
         return lambda rows: torch.einsum("rsto,sti->rsoi", rows.flatten(2, -2), flat)
     dims = {aten.conv1d: 1, aten.conv2d: 2}.get(packet)
-    given = {**dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)), **kwargs}
+    given = {
+        **dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)),
+        **kwargs,
+    }
     if dims is None or x.dim() != dims + 2 or isinstance(given.get("padding", 0), str):
         return None
-    pair = lambda name, default: tuple([default] * (2 - dims) + each(given.get(name, default), dims))
+    pair = lambda name, default: tuple(
+        [default] * (2 - dims) + each(given.get(name, default), dims)
+    )
     kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), given.get("groups", 1)
     wide = x if dims == 2 else x.unsqueeze(2)
-    patches = F.unfold(wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)).unflatten(1, (groups, -1))
+    patches = F.unfold(
+        wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)
+    ).unflatten(1, (groups, -1))
 
     def apart(rows: Tensor) -> Tensor:
         split = rows.unflatten(2, (groups, -1)).flatten(4)  # (rows, samples, groups, out, places)

@@ -1,16 +1,17 @@
 """Operators that are linear in each of two arguments: products, matrix products, convolutions.
 
-With one side constant they are affine, with the absolute value of that side as absolute coefficients. With both
-sides perturbed every elementary product x y is relaxed by McCormick's planes. For x in [lx, ux], y in [ly, uy]:
+With one side constant they are affine, with the absolute value of that side as absolute
+coefficients. With both sides perturbed every elementary product x y is relaxed by McCormick's
+planes. For x in [lx, ux], y in [ly, uy]:
 
     (x - lx)(y - ly) >= 0  gives  x y >= ly x + lx y - lx ly     (A)
     (ux - x)(uy - y) >= 0  gives  x y >= uy x + ux y - ux uy     (B)
 
-Both touch x y on two edges of the box. The upper planes are minus the lower planes of (-x) y: x y <= ly x + ux y - ux ly
-and x y <= uy x + lx y - lx uy. Which pair is taken: if x keeps its sign (a gate, a probability), the end of x nearer to
-0 as the slope in y, below and above alike; else the same for y; else, below and above for themselves, the plane whose
-extreme value over the box is better, which for the lower ones is (A) exactly if lx ly <= ux uy.
-"""
+Both touch x y on two edges of the box. The upper planes are minus the lower planes of (-x) y: x y
+<= ly x + ux y - ux ly and x y <= uy x + lx y - lx uy. Which pair is taken: if x keeps its sign (a
+gate, a probability), the end of x nearer to 0 as the slope in y, below and above alike; else the
+same for y; else, below and above for themselves, the plane whose extreme value over the box is
+better, which for the lower ones is (A) exactly if lx ly <= ux uy."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def _corners(x: Interval, y: Interval) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def product(x: Interval, y: Interval) -> Interval:
     """The exact range of x y over the box, elementwise with broadcasting."""
     a, b, c, d = _corners(x, y)
-    return Interval(torch.minimum(torch.minimum(a, b), torch.minimum(c, d)), torch.maximum(torch.maximum(a, b), torch.maximum(c, d)))
+    return Interval(
+        torch.minimum(torch.minimum(a, b), torch.minimum(c, d)),
+        torch.maximum(torch.maximum(a, b), torch.maximum(c, d)),
+    )
 
 
 Plane = tuple[Tensor, Tensor, Tensor]
@@ -54,8 +58,8 @@ Plane = tuple[Tensor, Tensor, Tensor]
 def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[Plane, Plane]:
     """The lower and the upper plane, elementwise with broadcasting.
 
-    numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one or the other.
-    """
+    numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one
+    or the other."""
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
@@ -66,24 +70,32 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
         share = share.to(x.dtype) if finite else share
         in_x, in_y = _blend(share, a, c), _blend(share, b, d)
         # the intercept of each plane is minus the product of its slopes
-        planes.append((in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d)))
+        planes.append(
+            (in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d))
+        )
     return planes[0], planes[1]
 
 
 def _blend(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """share a + (1 - share) b, exactly a or b for a share of 1 or 0; a choice, which is slow for broadcast tensors, only for a truth
-    value, as where a or b are infinite."""
-    return torch.where(share, a, b) if share.dtype == torch.bool else torch.addcmul(share * a, 1 - share, b)
+    """share a + (1 - share) b, exactly a or b for a share of 1 or 0; a choice, which is slow for
+    broadcast tensors, only for a truth value, as where a or b are infinite."""
+    return (
+        torch.where(share, a, b)
+        if share.dtype == torch.bool
+        else torch.addcmul(share * a, 1 - share, b)
+    )
 
 
 def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
-    """Whether the lower plane is (A), and whether the upper one is the first; broadcastable to the products."""
+    """Whether the lower plane is (A), and whether the upper one is the first; broadcastable to the
+    products."""
     x_signed, y_signed = (x.lower >= 0) | (x.upper <= 0), (y.lower >= 0) | (y.upper <= 0)
     x_low, y_low = x.lower >= 0, y.lower >= 0  # the end nearer to 0, where the sign is kept
     if spares(x_signed):
         return x_low, ~x_low
     ll, lu, ul, uu = _corners(x, y)
-    # where x keeps its sign, that decides; else where y does, that; else the corners (truth tables are quicker than choosing)
+    # where x keeps its sign, that decides; else where y does, that; else the corners (truth tables
+    # are quicker than choosing)
     by_y = lambda corners: ~x_signed & ((y_signed & y_low) | (~y_signed & corners))
     return (x_signed & x_low) | by_y(ll <= uu), (x_signed & ~x_low) | by_y(ul >= lu)
 
@@ -92,10 +104,9 @@ def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
 class Bilinear:
     """``op(x, y, *rest)`` or ``op(x, y, bias, *rest)``.
 
-    ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a sum of products
-    over indices; None: it is not (a convolution). ``is_plain``: whether the operator is called as op(x, y), so
-    that it can be called with other numbers in their place.
-    """
+    ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a
+    sum of products over indices; None: it is not (a convolution). ``is_plain``: whether the
+    operator is called as op(x, y), so that it can be called with other numbers in their place."""
 
     letters: Callable[..., Letters] | None
     has_bias: bool = False
@@ -114,7 +125,8 @@ class Bilinear:
         return isinstance(x, Interval) and isinstance(y, Interval)
 
     def _one_sided(self, call: Call) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-        """The operator in its perturbed arguments (one side, and perhaps the bias), and with absolute coefficients."""
+        """The operator in its perturbed arguments (one side, and perhaps the bias), and with
+        absolute coefficients."""
         x, y, bias = self._sides(call)
 
         def absolute(u: Any, v: Any, *rest: Any, **kwargs: Any) -> Tensor:
@@ -144,11 +156,18 @@ class Bilinear:
                 if not all_finite(factor):  # 1 / 1e-39 is infinite, while x / 1e-39 need not be
                     unknown = torch.isinf(factor)
                     low, up = torch.minimum(*ends), torch.maximum(*ends)
-                    return Interval(torch.where(unknown, -torch.inf, low), torch.where(unknown, torch.inf, up))
+                    return Interval(
+                        torch.where(unknown, -torch.inf, low), torch.where(unknown, torch.inf, up)
+                    )
                 if spares(factor >= 0):
                     return Interval(*ends)
                 return Interval(torch.minimum(*ends), torch.maximum(*ends))
-            if call.node.op is aten.linear.default and isinstance(x, Interval) and not isinstance(bias, Interval) and is_trained(y):
+            if (
+                call.node.op is aten.linear.default
+                and isinstance(x, Interval)
+                and not isinstance(bias, Interval)
+                and is_trained(y)
+            ):
                 return Interval.around(*interval_linear(*x.ball, y, bias))
             return around(call, function, absolute)
         x, y, bias = self._sides(call)
@@ -166,7 +185,9 @@ class Bilinear:
             low, up = (end.sum(summed) if summed else end for end in ends)
         else:
             centre = function(x.centre, y.centre)
-            radius = function(x.radius, y.centre.abs() + y.radius) + function(x.centre.abs(), y.radius)
+            radius = function(x.radius, y.centre.abs() + y.radius) + function(
+                x.centre.abs(), y.radius
+            )
             low, up = centre - radius, centre + radius
         if bias is not None:
             at = lambda b: self._bias(call)(b) if isinstance(b, Tensor) else 0
@@ -175,15 +196,25 @@ class Bilinear:
         return Interval(low, up)
 
     def _hull(self, call: Call) -> tuple[Hull, Any, Callable[[Any, Tensor], Tensor]] | None:
-        """An argument that is a set smaller than its hull, the other one, and the operator as a function of (other, it)."""
+        """An argument that is a set smaller than its hull, the other one, and the operator as a
+        function of (other, it)."""
         x, y, _ = self._sides(call)
-        if self.letters is _elementwise or not self.is_plain or not (isinstance(x, Hull) or isinstance(y, Hull)):
+        if (
+            self.letters is _elementwise
+            or not self.is_plain
+            or not (isinstance(x, Hull) or isinstance(y, Hull))
+        ):
             return None
         function = self._unbiased(call)
-        return (y, x, function) if isinstance(y, Hull) else (x, y, lambda other, own: function(own, other))
+        return (
+            (y, x, function)
+            if isinstance(y, Hull)
+            else (x, y, lambda other, own: function(own, other))
+        )
 
     def _by_reach(self, call: Call) -> Interval | None:
-        """With h = c + d for the hull's set and the other side o: o h = o c + o d, and |o d| is at most the reach of max |o|."""
+        """With h = c + d for the hull's set and the other side o: o h = o c + o d, and |o d| is at
+        most the reach of max |o|."""
         found = self._hull(call)
         if found is None:
             return None
@@ -195,7 +226,10 @@ class Bilinear:
         reach = reach if radius is None else reach + function(radius, hull.centre.abs())
         bias = self._sides(call)[2]
         if isinstance(bias, Interval):
-            centre, reach = centre + self._bias(call)(bias.centre), reach + self._bias(call)(bias.radius)
+            centre, reach = (
+                centre + self._bias(call)(bias.centre),
+                reach + self._bias(call)(bias.radius),
+            )
         elif isinstance(bias, Tensor):
             centre = centre + self._bias(call)(bias)
         return Interval.around(centre, reach)
@@ -219,14 +253,26 @@ class Bilinear:
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
         if self.letters is None or self._hull(call) is not None:
             body = self._centred(call, constant)
-        elif self.letters is not _elementwise and (signed := self._signed(call)) is not None and signed[0] is x:
+        elif (
+            self.letters is not _elementwise
+            and (signed := self._signed(call)) is not None
+            and signed[0] is x
+        ):
             body = self._signed_form(call, constant)
         else:
             body = self._planes(call, constant)
         if not isinstance(bias, Interval):
             return body
         apart = bias_apart(_packet(call))
-        return WithBias(body, AffineMap(self._bias(call), None, call.inputs[-1:], apart=None if apart is None else lambda rows: [apart(rows)]))
+        return WithBias(
+            body,
+            AffineMap(
+                self._bias(call),
+                None,
+                call.inputs[-1:],
+                apart=None if apart is None else lambda rows: [apart(rows)],
+            ),
+        )
 
     def _apart(self, call: Call) -> Callable[[Rows], list[Any]] | None:
         """The transpose of a one-sided call, sample by sample."""
@@ -240,7 +286,11 @@ class Bilinear:
             parts.append(weight_apart(packet, x, y.shape, rest, kwargs))
         if isinstance(bias, Interval):
             parts.append(bias_apart(packet))
-        return None if None in parts else lambda rows: [part(rows) for part in parts if part is not None]
+        return (
+            None
+            if None in parts
+            else lambda rows: [part(rows) for part in parts if part is not None]
+        )
 
     def family(self, call: Call) -> Family | None:
         """The shares of the two planes below and above, of every product."""
@@ -252,7 +302,11 @@ class Bilinear:
         shape = torch.broadcast_shapes(spread[0].shape, spread[1].shape)
         start = torch.stack([choice.expand(shape) for choice in chosen_planes(*spread)]).to(x.dtype)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
-        return Family(start, lambda numbers: self._planes(call, constant, numbers), by_row=self.letters is _elementwise)
+        return Family(
+            start,
+            lambda numbers: self._planes(call, constant, numbers),
+            by_row=self.letters is _elementwise,
+        )
 
     def _linear_part(self, call: Call) -> Callable[[Tensor], Tensor] | None:
         """The operator without its constant bias, if one of x and y is all that moves."""
@@ -273,29 +327,57 @@ class Bilinear:
         """The bias as the operator adds it, in the shape of the result."""
         x, y, _ = self._sides(call)
         (_, _, *rest), kwargs = call.arguments
-        zero = (torch.zeros_like(x.lower if isinstance(x, Interval) else x), torch.zeros_like(y.lower if isinstance(y, Interval) else y))
-        return lambda b: call.node.call((*zero, b, *rest[1:]), {k: v for k, v in kwargs.items() if k != "bias"})
+        zero = (
+            torch.zeros_like(x.lower if isinstance(x, Interval) else x),
+            torch.zeros_like(y.lower if isinstance(y, Interval) else y),
+        )
+        return lambda b: call.node.call(
+            (*zero, b, *rest[1:]), {k: v for k, v in kwargs.items() if k != "bias"}
+        )
 
     def _space(self, call: Call) -> tuple[str, str, tuple[str, str]]:
         assert self.letters is not None
         (x, y, *rest), kwargs = call.arguments
         x_letters, y_letters, result = self.letters(x, y, *rest, **kwargs)
-        return "".join(dict.fromkeys(result + x_letters + y_letters)), result, (x_letters, y_letters)
+        return (
+            "".join(dict.fromkeys(result + x_letters + y_letters)),
+            result,
+            (x_letters, y_letters),
+        )
 
     def _planes(self, call: Call, constant: Any, numbers: Tensor | None = None) -> Relaxation:
         x, y, _ = self._sides(call)
         space, result, (x_letters, y_letters) = self._space(call)
-        lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space), numbers)
+        lower, upper = mccormick(
+            _spread(x, x_letters, space), _spread(y, y_letters, space), numbers
+        )
         summed = [i for i, letter in enumerate(space) if letter not in result]
         full = lower[2].shape
         if self.letters is not _elementwise:
-            bias = [(plane[2].sum(summed) if summed else plane[2]) + constant for plane in (lower, upper)]
+            bias = [
+                (plane[2].sum(summed) if summed else plane[2]) + constant
+                for plane in (lower, upper)
+            ]
             slopes = [tuple(slope.expand(full) for slope in plane[:2]) for plane in (lower, upper)]
-            return Planes(space, result, (x_letters, y_letters), slopes[0], bias[0], slopes[1], bias[1], (x.shape, y.shape))  # type: ignore[arg-type]
-        return Lines(lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, (x.shape, y.shape))
+            return Planes(
+                space,
+                result,
+                (x_letters, y_letters),
+                slopes[0],
+                bias[0],
+                slopes[1],
+                bias[1],
+                (x.shape, y.shape),
+            )  # type: ignore[arg-type]
+        return Lines(
+            lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, (x.shape, y.shape)
+        )
 
-    def _signed(self, call: Call) -> tuple[Interval, Interval, Callable[[Tensor, Tensor], Tensor]] | None:
-        """A side that is not negative, the other one, and the operator as a function of (it, the other)."""
+    def _signed(
+        self, call: Call
+    ) -> tuple[Interval, Interval, Callable[[Tensor, Tensor], Tensor]] | None:
+        """A side that is not negative, the other one, and the operator as a function of (it, the
+        other)."""
         x, y, _ = self._sides(call)
         if not self.is_plain or not all_finite(x.lower, x.upper, y.lower, y.upper):
             return None
@@ -311,12 +393,32 @@ class Bilinear:
 
         def of_x(end: Tensor) -> AffineMap:
             only = _with_constant(call, 1, end)
-            return AffineMap(lambda u: function(u, end), lambda u: function(u, end.abs()), (x,), transpose_of(only), 0.0)
+            return AffineMap(
+                lambda u: function(u, end),
+                lambda u: function(u, end.abs()),
+                (x,),
+                transpose_of(only),
+                0.0,
+            )
 
         only_y = _with_constant(call, 0, x.lower)
-        in_y = AffineMap(lambda v: function(x.lower, v), lambda v: function(x.lower, v), (y,), transpose_of(only_y), 0.0, apart=self._apart(only_y))
+        in_y = AffineMap(
+            lambda v: function(x.lower, v),
+            lambda v: function(x.lower, v),
+            (y,),
+            transpose_of(only_y),
+            0.0,
+            apart=self._apart(only_y),
+        )
         biases = [constant - function(x.lower, end) for end in (y.lower, y.upper)]
-        return SignedForm(of_x(y.lower), of_x(y.upper), in_y, biases[0], biases[1], lambda: self._planes(call, constant))
+        return SignedForm(
+            of_x(y.lower),
+            of_x(y.upper),
+            in_y,
+            biases[0],
+            biases[1],
+            lambda: self._planes(call, constant),
+        )
 
     def _centred(self, call: Call, constant: Any) -> Relaxation:
         x, y, _ = self._sides(call)
@@ -326,7 +428,14 @@ class Bilinear:
         (middle, radius), (centre, spread) = x.ball, y.ball
         only_x, only_y = _with_constant(call, 1, centre), _with_constant(call, 0, middle)
         in_x = AffineMap(lambda u: function(u, centre), absolute_x, (x,), transpose_of(only_x), 0.0)
-        in_y = AffineMap(lambda v: function(middle, v), absolute_y, (y,), transpose_of(only_y), 0.0, apart=self._apart(only_y))
+        in_y = AffineMap(
+            lambda v: function(middle, v),
+            absolute_y,
+            (y,),
+            transpose_of(only_y),
+            0.0,
+            apart=self._apart(only_y),
+        )
         found = self._hull(call)
         if found is None:
             slack = function(radius, spread)
@@ -337,10 +446,13 @@ class Bilinear:
 
 
 def _reach(hull: Hull, largest: Any, function: Callable[[Any, Tensor], Tensor]) -> Tensor:
-    """How far products with at most ``largest`` move over the hull's set. Powers are taken of shares of the largest of all, so that
-    they do not overflow; where they vanish, the reach that is assumed of almost nothing is larger."""
+    """How far products with at most ``largest`` move over the hull's set. Powers are taken of
+    shares of the largest of all, so that they do not overflow; where they vanish, the reach that is
+    assumed of almost nothing is larger."""
     size = torch.as_tensor(largest, dtype=hull.dtype, device=hull.device).detach()
-    scale = size.amax().clamp(min=torch.finfo(hull.dtype).tiny) if size.numel() else size.new_ones(())
+    scale = (
+        size.amax().clamp(min=torch.finfo(hull.dtype).tiny) if size.numel() else size.new_ones(())
+    )
     scale = torch.where(torch.isfinite(scale), scale, 1)
     ones = torch.ones_like(hull.lower)
     return scale * hull.reach(lambda q: function((largest / scale) ** q, ones))
@@ -351,7 +463,8 @@ def _packet(call: Call) -> Any:
 
 
 def _with_constant(call: Call, place: int, value: Tensor) -> Call:
-    """The call with one of its two sides at a constant, the other still perturbed, and no other argument perturbed."""
+    """The call with one of its two sides at a constant, the other still perturbed, and no other
+    argument perturbed."""
     leaves, kept = list(call.leaves), call.positions[1 - place]
     for k, position in enumerate(call.positions):
         if position != kept:
@@ -360,10 +473,18 @@ def _with_constant(call: Call, place: int, value: Tensor) -> Call:
 
 
 def _as_numbers(*sides: Any) -> tuple[Any, ...]:
-    """The sides, with truth values that are perturbed as the numbers 0 and 1 if one of the sides is a number."""
-    kind = next((v.dtype for v in sides if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point), None)
+    """The sides, with truth values that are perturbed as the numbers 0 and 1 if one of the sides is
+    a number."""
+    kind = next(
+        (v.dtype for v in sides if isinstance(v, (Interval, Tensor)) and v.dtype.is_floating_point),
+        None,
+    )
     truth = lambda v: isinstance(v, Interval) and not v.dtype.is_floating_point
-    return sides if kind is None else tuple(Interval(v.lower.to(kind), v.upper.to(kind)) if truth(v) else v for v in sides)
+    return (
+        sides
+        if kind is None
+        else tuple(Interval(v.lower.to(kind), v.upper.to(kind)) if truth(v) else v for v in sides)
+    )
 
 
 def _abs(value: Any) -> Any:
@@ -402,7 +523,10 @@ def _linear(x: Any, y: Any, *_: Any, **__: Any) -> Letters:
 
 def _inner(x: Any, y: Any) -> Letters:
     """The last dimensions of both are summed over."""
-    left, right = string.ascii_lowercase[: len(x.shape) - 1], string.ascii_lowercase[12 : 11 + len(y.shape)]
+    left, right = (
+        string.ascii_lowercase[: len(x.shape) - 1],
+        string.ascii_lowercase[12 : 11 + len(y.shape)],
+    )
     return left + "z", right + "z", left + right
 
 
@@ -416,6 +540,7 @@ register(aten.inner, rule=Bilinear(_inner))
 register(aten.outer, rule=Bilinear(_outer))
 register(aten.linear, rule=Bilinear(_linear, has_bias=True))
 register(
-    aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
+    aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d,
+    aten.conv_transpose3d, aten.convolution,
     rule=Bilinear(None, has_bias=True),
 )  # fmt: skip

@@ -16,15 +16,22 @@ from torch import Tensor
 from boundlab.errors import CaptureError
 from boundlab.rules.registry import aten, composition
 
-# -- arithmetic ------------------------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
-@composition(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, aten.true_divide.Scalar, aten.divide.Tensor)
+@composition(
+    aten.div.Tensor,
+    aten.div.Scalar,
+    aten.true_divide.Tensor,
+    aten.true_divide.Scalar,
+    aten.divide.Tensor,
+)
 def div(x: Any, y: Any) -> Tensor:
     if isinstance(y, Tensor):
         return x * torch.reciprocal(y)
     largest, y = _precise(y, x)
-    if y != 0 and abs(1 / y) > largest:  # in two steps: the quotient may be finite where 1 / y is not
+    # in two steps: the quotient may be finite where 1 / y is not
+    if y != 0 and abs(1 / y) > largest:
         return x * (1 / (y * BLOCK)) * BLOCK
     return x * (math.copysign(math.inf, y) if y == 0 else 1 / y)
 
@@ -41,7 +48,11 @@ def _precise(y: float, x: Tensor) -> tuple[float, float]:
 
 @composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)
 def div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    return div(x, y) if rounding_mode is None else torch.div(x, _like(y, x), rounding_mode=rounding_mode)
+    return (
+        div(x, y)
+        if rounding_mode is None
+        else torch.div(x, _like(y, x), rounding_mode=rounding_mode)
+    )
 
 
 def _like(y: Any, x: Tensor) -> Tensor:
@@ -104,12 +115,17 @@ def vdot(x: Tensor, y: Tensor) -> Tensor:
 
 @composition(aten._weight_norm.default)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    dims = tuple(d for d in range(v.dim()) if d != dim % v.dim()) if dim != -1 else tuple(range(v.dim()))
+    dims = (
+        tuple(d for d in range(v.dim()) if d != dim % v.dim())
+        if dim != -1
+        else tuple(range(v.dim()))
+    )
     return v * (g * torch.rsqrt((v**2).sum(dims, True)))
 
 
 def _pairs(x: Tensor, y: Tensor) -> Tensor:
-    """Both beside each other in a new last dimension. A number on the CPU may meet a tensor of another device: it goes there first."""
+    """Both beside each other in a new last dimension. A number on the CPU may meet a tensor of
+    another device: it goes there first."""
     device = x.device if x.dim() else y.device
     return torch.stack(torch.broadcast_tensors(x.to(device), y.to(device)), -1)
 
@@ -120,12 +136,21 @@ def logaddexp(x: Tensor, y: Tensor) -> Tensor:
 
 
 @composition(aten.embedding.default)
-def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
-    """As a plain selection of rows: the gradient of embedding ignores the padding row, so it is not the transpose."""
-    return torch.index_select(weight, 0, indices.flatten()).reshape(*indices.shape, *weight.shape[1:])
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """As a plain selection of rows: the gradient of embedding ignores the padding row, so it is not
+    the transpose."""
+    return torch.index_select(weight, 0, indices.flatten()).reshape(
+        *indices.shape, *weight.shape[1:]
+    )
 
 
-# -- writing into a tensor (what in-place assignments become) ------------------------------------------------------------
+# -- writing into a tensor (what in-place assignments become) --------------------------------------
 
 
 @composition(aten.copy.default)
@@ -135,7 +160,11 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
 
 @composition(aten.fill.Scalar, aten.fill.Tensor)
 def fill(x: Tensor, value: Any) -> Tensor:
-    return value.to(x.dtype).expand(x.shape) if isinstance(value, Tensor) else torch.full_like(x, value)
+    return (
+        value.to(x.dtype).expand(x.shape)
+        if isinstance(value, Tensor)
+        else torch.full_like(x, value)
+    )
 
 
 @composition(aten.zero.default)
@@ -144,12 +173,23 @@ def zero(x: Tensor) -> Tensor:
 
 
 @composition(aten.slice_scatter.default)
-def slice_scatter(x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    whole = (start is None or (isinstance(start, int) and start == 0)) and (end is None or (isinstance(end, int) and end >= 1 << 62)) and step == 1
+def slice_scatter(
+    x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    whole = (
+        (start is None or (isinstance(start, int) and start == 0))
+        and (end is None or (isinstance(end, int) and end >= 1 << 62))
+        and step == 1
+    )
     if whole:
         return source.expand(x.shape)
     places = torch.arange(x.shape[dim], device=x.device)[slice(start, end, step)]
-    return torch.index_copy(x, dim, places, source.expand([len(places) if d == dim % x.dim() else n for d, n in enumerate(x.shape)]))
+    return torch.index_copy(
+        x,
+        dim,
+        places,
+        source.expand([len(places) if d == dim % x.dim() else n for d, n in enumerate(x.shape)]),
+    )
 
 
 @composition(aten.select_scatter.default)
@@ -164,12 +204,16 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     return torch.scatter_add(x, dim, index.reshape(shape).expand(source.shape), source * alpha)
 
 
-# -- choices ---------------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------
 
 
 @composition(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    value = value if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    value = (
+        value
+        if isinstance(value, Tensor)
+        else torch.full((), value, dtype=x.dtype, device=x.device)
+    )
     return torch.where(mask, value, x)
 
 
@@ -236,7 +280,7 @@ def prod(x: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | Non
     return factors[0].unsqueeze(dim) if keepdim else factors[0]
 
 
-# -- classification --------------------------------------------------------------------------------------------------
+# -- classification --------------------------------------------------------------------------------
 
 
 @composition(aten.log_softmax.int, aten._log_softmax.default)
@@ -259,12 +303,20 @@ def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tenso
 def softmax_where(x: Tensor, allowed: Tensor, dim: int) -> Tensor:
     """The softmax over the allowed scores; zero where there is none."""
     some = allowed.any(dim, True)
-    scores = torch.where(allowed | ~some, x, torch.full((), -math.inf, dtype=x.dtype, device=x.device))
+    scores = torch.where(
+        allowed | ~some, x, torch.full((), -math.inf, dtype=x.dtype, device=x.device)
+    )
     return torch.where(some, softmax(scores, dim), torch.zeros((), dtype=x.dtype, device=x.device))
 
 
 @composition(aten.nll_loss_nd.default, aten.nll_loss.default)
-def nll_loss(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100) -> Tensor:
+def nll_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> Tensor:
     dim = 0 if x.dim() == 1 else 1
     kept = target != ignore_index
     index = torch.where(kept, target, 0)
@@ -284,7 +336,12 @@ def _reduce(loss: Tensor, reduction: int, weights: Tensor | None = None) -> Tens
 
 @composition(aten.cross_entropy_loss.default)
 def cross_entropy(
-    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100, label_smoothing: float = 0.0
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     dim = 0 if x.dim() == 1 else 1
     logp = log_softmax(x, dim)
@@ -297,9 +354,15 @@ def cross_entropy(
         return loss.mean() if reduction == 1 else _reduce(loss, reduction)
     plain = nll_loss(logp, target, weight, 0, ignore_index)
     kept = target != ignore_index
-    weights = kept.to(x.dtype) if weight is None else weight[torch.where(kept, target, 0)] * kept.to(x.dtype)
+    weights = (
+        kept.to(x.dtype)
+        if weight is None
+        else weight[torch.where(kept, target, 0)] * kept.to(x.dtype)
+    )
     if label_smoothing:
-        spread = -(logp if weight is None else logp * weight.reshape(shape)).sum(dim) * kept.to(x.dtype)
+        spread = -(logp if weight is None else logp * weight.reshape(shape)).sum(dim) * kept.to(
+            x.dtype
+        )
         plain = (1 - label_smoothing) * plain + label_smoothing / x.shape[dim] * spread
     return _reduce(plain, reduction, weights)
 
@@ -314,11 +377,18 @@ def l1_loss(x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
     return _reduce((x - y).abs(), reduction)
 
 
-# -- norms and moments -----------------------------------------------------------------------------------------------
+# -- norms and moments -----------------------------------------------------------------------------
 
 
 @composition(aten.linalg_vector_norm.default)
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+def vector_norm(
+    x: Tensor,
+    ord: float = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     x = x if dtype is None else x.to(dtype)
     dims = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if ord == 2:
@@ -340,10 +410,24 @@ def norm(x: Tensor, p: float | None = 2, dim: Any = None, keepdim: bool = False)
 
 
 @composition(aten.linalg_norm.default)
-def linalg_norm(x: Tensor, ord: float | None = None, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    matrix = ord is not None and (x.dim() == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2)
+def linalg_norm(
+    x: Tensor,
+    ord: float | None = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    matrix = ord is not None and (
+        x.dim() == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
+    )
     if matrix:
-        raise CaptureError(f"linalg.norm with ord={ord} of matrices has no rule; vector norms (dim=one dimension) do")
+        raise CaptureError(
+            f"linalg.norm with ord={ord} of matrices has no rule; vector norms "
+            "(dim=one "
+            "dimension) "
+            "do"
+        )
     return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
@@ -355,19 +439,31 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
 
 
 @composition(aten.pairwise_distance.default)
-def pairwise_distance(x: Tensor, y: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+def pairwise_distance(
+    x: Tensor, y: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
     return vector_norm(x - y + eps, p, -1, keepdim)
 
 
 def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    dims = tuple(range(x.dim())) if dim is None or dim == [] else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = (
+        tuple(range(x.dim()))
+        if dim is None or dim == []
+        else (dim,)
+        if isinstance(dim, int)
+        else tuple(dim)
+    )
     count = math.prod(x.shape[d] for d in dims)
     centred = x - x.mean(dims, True)
-    return (centred**2).sum(dims, keepdim) * (1 / max(count - correction, 0) if count > correction else math.inf)
+    return (centred**2).sum(dims, keepdim) * (
+        1 / max(count - correction, 0) if count > correction else math.inf
+    )
 
 
 @composition(aten.var.correction)
-def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+def var(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Tensor:
     return _variance(x, dim, 1 if correction is None else correction, keepdim)
 
 
@@ -382,7 +478,9 @@ def var_all(x: Tensor, unbiased: bool = True) -> Tensor:
 
 
 @composition(aten.std.correction)
-def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+def std(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Tensor:
     return torch.sqrt(_variance(x, dim, 1 if correction is None else correction, keepdim))
 
 
@@ -397,9 +495,12 @@ def std_all(x: Tensor, unbiased: bool = True) -> Tensor:
 
 
 def _with_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The operator that returns a measure of spread and the mean; the first arguments after x are those of the measure."""
+    """The operator that returns a measure of spread and the mean; the first arguments after x are
+    those of the measure."""
 
-    def both(x: Tensor, dim: Any = None, *rest: Any, keepdim: bool = False, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def both(
+        x: Tensor, dim: Any = None, *rest: Any, keepdim: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         keep = rest[1] if len(rest) > 1 else keepdim
         return spread(x, dim, *rest[:1], keepdim=keep, **kwargs), x.mean(dim, keep)
 

@@ -33,13 +33,28 @@ class Einsum:
     def _pair(self, call: Call) -> tuple[Bilinear, Call]:
         """The product of the two perturbed operands as a call of a bilinear operator of its own."""
         equation, operands = self._operands(call)
-        if len(operands) != 2 or "." in equation or any(len(set(t)) < len(t) for t in equation.replace(" ", "").split("->")[0].split(",")):
-            raise UnsupportedOperator(f"{call.node}: einsum with two perturbed operands needs exactly two, without '...' or repeated indices")
+        if (
+            len(operands) != 2
+            or "." in equation
+            or any(
+                len(set(t)) < len(t) for t in equation.replace(" ", "").split("->")[0].split(",")
+            )
+        ):
+            raise UnsupportedOperator(
+                f"{call.node}: einsum with two perturbed operands needs "
+                "exactly "
+                "two, "
+                "without "
+                "'...' "
+                "or repeated indices"
+            )
         terms = equation.replace(" ", "")
         inputs, _, result = terms.partition("->")
         left, right = inputs.split(",")
         if "->" not in terms:
-            result = "".join(sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1))
+            result = "".join(
+                sorted(letter for letter in set(left + right) if (left + right).count(letter) == 1)
+            )
         rule = Bilinear(lambda *_, **__: (left, right, result), is_plain=False)
         swapped = {letter: i for i, letter in enumerate(dict.fromkeys(left + right))}
         low = str.maketrans({letter: string.ascii_lowercase[i] for letter, i in swapped.items()})
@@ -69,7 +84,9 @@ class Einsum:
 def _as_pair(call: Call, operands: list[Any]) -> Call:
     """The call of a function of the two operands alone."""
     leaves, tree = pytree.tree_flatten((tuple(operands), {}))
-    return Call(call.node, tuple(leaves), tuple(map(Ref, call.names)), tree, (0, 1), call.names, call.slopes)
+    return Call(
+        call.node, tuple(leaves), tuple(map(Ref, call.names)), tree, (0, 1), call.names, call.slopes
+    )
 
 
 register(aten.einsum, rule=Einsum())

@@ -20,7 +20,8 @@ from boundlab.rules.touching import Touching
 
 @dataclass(frozen=True, eq=False)
 class Elementwise:
-    """An elementwise operator, perturbed in its first argument; ``curve`` gives its shape from the other arguments."""
+    """An elementwise operator, perturbed in its first argument; ``curve`` gives its shape from the
+    other arguments."""
 
     curve: Callable[..., Curve]
     kind: str = "elementwise"
@@ -31,10 +32,18 @@ class Elementwise:
         if curve.domain is not None:
             low, high, closed = curve.domain
             x = call.inputs[0]
-            inside = (x.lower >= low) & (x.upper <= high)  # infinity, where a function goes on for ever, has a value too
+            # infinity, where a function goes on for ever, has a value too
+            inside = (x.lower >= low) & (x.upper <= high)
             if not closed:
-                inside &= ((x.lower > low) | (low == -math.inf)) & ((x.upper < high) | (high == math.inf))
-            call.require(inside, f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, {high:g}{']' if closed else ')'}")
+                inside &= ((x.lower > low) | (low == -math.inf)) & (
+                    (x.upper < high) | (high == math.inf)
+                )
+            call.require(
+                inside,
+                "the interval of its argument must lie in "
+                f"{'[' if closed else '('}{low:g}, "
+                f"{high:g}{']' if closed else ')'}",
+            )
         return curve
 
     def interval(self, call: Call) -> Interval:
@@ -92,29 +101,55 @@ S_REVERSED = Curve(("concave", "convex"), (0.0,))
 
 def s_shaped(f: curves.Function, derivative: curves.Function) -> Curve:
     """Convex below 0, concave above, and point-symmetric about 0."""
-    return Curve(("convex", "concave"), (0.0,), derivative=derivative, touching=Touching(f, derivative))
+    return Curve(
+        ("convex", "concave"), (0.0,), derivative=derivative, touching=Touching(f, derivative)
+    )
 
 
-def piecewise_linear(*breaks: float, turns: tuple[float, ...] = (), jumps: tuple[tuple[float, float], ...] = ()) -> Curve:
+def piecewise_linear(
+    *breaks: float, turns: tuple[float, ...] = (), jumps: tuple[tuple[float, float], ...] = ()
+) -> Curve:
     return Curve(("linear",) * (len(breaks) + 1), tuple(breaks), turns, jumps)
 
 
 elementwise(aten.tanh, curve=s_shaped(torch.tanh, lambda x: 1 - torch.tanh(x) ** 2))
-elementwise(aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)))
+elementwise(
+    aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x))
+)
 elementwise(aten.atan, curve=s_shaped(torch.atan, lambda x: 1 / (1 + x * x)))
-elementwise(aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x)))
-elementwise(aten.asinh, curve=s_shaped(torch.asinh, lambda x: 1 / torch.hypot(x, torch.ones_like(x))))
+elementwise(
+    aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x))
+)
+elementwise(
+    aten.asinh, curve=s_shaped(torch.asinh, lambda x: 1 / torch.hypot(x, torch.ones_like(x)))
+)
 elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
 elementwise(aten.cosh, curve=Curve(("convex",), turns=(0.0,), derivative=torch.sinh))
 elementwise(aten.square, curve=Curve(("convex",), turns=(0.0,), derivative=lambda x: 2 * x))
-elementwise(aten.log_sigmoid, aten.log_sigmoid_forward, curve=Curve(("concave",), derivative=lambda x: torch.sigmoid(-x)))
-elementwise(aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal))
+elementwise(
+    aten.log_sigmoid,
+    aten.log_sigmoid_forward,
+    curve=Curve(("concave",), derivative=lambda x: torch.sigmoid(-x)),
+)
+elementwise(
+    aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal)
+)
 elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
 elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
-elementwise(aten.sqrt, curve=Curve(("concave",), domain=(0.0, math.inf, True), derivative=lambda x: 0.5 * torch.rsqrt(x)))
-elementwise(aten.rsqrt, curve=Curve(("convex",), domain=(0.0, math.inf, False), derivative=lambda x: -0.5 * torch.rsqrt(x) / x))
+elementwise(
+    aten.sqrt,
+    curve=Curve(
+        ("concave",), domain=(0.0, math.inf, True), derivative=lambda x: 0.5 * torch.rsqrt(x)
+    ),
+)
+elementwise(
+    aten.rsqrt,
+    curve=Curve(
+        ("convex",), domain=(0.0, math.inf, False), derivative=lambda x: -0.5 * torch.rsqrt(x) / x
+    ),
+)
 elementwise(aten.asin, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.acos, curve=Curve(("convex", "concave"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.atanh, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, False)))
@@ -123,19 +158,35 @@ elementwise(aten.abs, curve=piecewise_linear(0.0, turns=(0.0,)))
 elementwise(aten.relu6, curve=piecewise_linear(0.0, 6.0))
 elementwise(aten.hardtanh, curve=lambda low=-1.0, high=1.0: piecewise_linear(low, high))
 elementwise(aten.hardsigmoid, curve=piecewise_linear(-3.0, 3.0))
-elementwise(aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5)))
+elementwise(
+    aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5))
+)
 elementwise(aten.softshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd))
 elementwise(
-    aten.hardshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd)))
+    aten.hardshrink,
+    curve=lambda lambd=0.5: piecewise_linear(
+        -lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))
+    ),
 )
-elementwise(aten.threshold, curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))))
+elementwise(
+    aten.threshold,
+    curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),
+)
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
-elementwise(aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else Curve(("concave", "linear"), (0.0,)))
+elementwise(
+    aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else Curve(("concave", "linear"), (0.0,))
+)
 elementwise(aten.clamp_min, curve=lambda low: piecewise_linear(float(low)))
 elementwise(aten.clamp_max, curve=lambda high: piecewise_linear(float(high)))
 
 
-def _clamp(low: float | None = None, high: float | None = None, *, min: float | None = None, max: float | None = None) -> Curve:
+def _clamp(
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    min: float | None = None,
+    max: float | None = None,
+) -> Curve:
     low, high = (low if min is None else min), (high if max is None else max)
     if low is not None and high is not None and low > high:  # torch: then the result is high
         return piecewise_linear()
@@ -143,7 +194,8 @@ def _clamp(low: float | None = None, high: float | None = None, *, min: float | 
 
 
 def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Curve:
-    # scale * alpha * (exp(input_scale x) - 1) below 0, scale * x above: the slope falls at 0 if alpha * input_scale > 1.
+    # scale * alpha * (exp(input_scale x) - 1) below 0, scale * x above: the slope falls at 0 if
+    # alpha * input_scale > 1.
     left = "convex" if alpha * scale >= 0 else "concave"
     if scale > 0 and input_scale > 0 and 0 <= alpha * input_scale <= 1:
         return CONVEX
@@ -151,7 +203,8 @@ def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Cu
 
 
 def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Curve:
-    # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) / beta.
+    # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) /
+    # beta.
     at, above = threshold / beta, (threshold + math.log1p(math.exp(-threshold))) / beta
     kinds = ("convex", "linear") if beta > 0 else ("linear", "concave")
     return Curve(kinds, (at,), turns=(at,), jumps=((at, at), (at, above)))
@@ -166,7 +219,8 @@ class Softplus(Elementwise):
         beta, threshold = Softplus._settings(*rest, **kwargs)
         kind = torch.finfo(call.inputs[0].dtype)
         small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
-        small = small and threshold < math.log(kind.max)  # beyond it torch overflows, and comes back at the threshold
+        # beyond it torch overflows, and comes back at the threshold
+        small = small and threshold < math.log(kind.max)
         return CONVEX if beta > 0 and small else super()._curve(call)
 
     @staticmethod
@@ -181,8 +235,12 @@ elementwise(aten.selu, curve=Curve(("convex", "linear"), (0.0,)))
 
 
 # Concave, convex, concave, with one minimum: the roots of f'' and f', found with 40 digits.
-def _dip(left: float, right: float, minimum: float, derivative: curves.Function | None = None) -> Curve:
-    return Curve(("concave", "convex", "concave"), (left, right), turns=(minimum,), derivative=derivative)
+def _dip(
+    left: float, right: float, minimum: float, derivative: curves.Function | None = None
+) -> Curve:
+    return Curve(
+        ("concave", "convex", "concave"), (left, right), turns=(minimum,), derivative=derivative
+    )
 
 
 def _gelu_slope(x: Tensor) -> Tensor:
@@ -200,13 +258,17 @@ GELU = {
     "tanh": _dip(-1.41850400879082836, 1.41850400879082836, -0.752461422071016258),
 }
 elementwise(aten.gelu, curve=lambda *, approximate="none": GELU[approximate])
-elementwise(aten.silu, curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.2784645427610738, _silu_slope))
+elementwise(
+    aten.silu,
+    curve=_dip(-2.39935728051546767, 2.39935728051546767, -1.2784645427610738, _silu_slope),
+)
 elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
 
 
 @dataclass(frozen=True, eq=False)
 class OneSigned(Elementwise):
-    """An elementwise operator with a pole at 0 for some arguments: its interval must then not contain 0."""
+    """An elementwise operator with a pole at 0 for some arguments: its interval must then not
+    contain 0."""
 
     pole: Callable[..., bool] = lambda *_, **__: True
 
@@ -214,23 +276,31 @@ class OneSigned(Elementwise):
         (x, *rest), kwargs = call.arguments
         if self.pole(*rest, **kwargs):
             x = call.inputs[0]
-            call.require((x.lower > 0) | (x.upper < 0), "division by an interval that contains zero")
+            call.require(
+                (x.lower > 0) | (x.upper < 0), "division by an interval that contains zero"
+            )
         return super()._curve(call)
 
 
 @dataclass(frozen=True, eq=False)
 class Reciprocal(OneSigned):
-    """1 / x. Where it overflows it is larger than all numbers, but not infinite: 1e-40 / 1e-39 is read as 1e-40 times it."""
+    """1 / x. Where it overflows it is larger than all numbers, but not infinite: 1e-40 / 1e-39 is
+    read as 1e-40 times it."""
 
     def interval(self, call: Call) -> Interval:
         found, largest = super().interval(call), torch.finfo(call.inputs[0].dtype).max
         return Interval(found.lower.clamp(max=largest), found.upper.clamp(min=-largest))
 
 
-register(aten.reciprocal, rule=Reciprocal(lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))))
+register(
+    aten.reciprocal,
+    rule=Reciprocal(
+        lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))
+    ),
+)
 
 
-# -- functions without an operator of their own ----------------------------------------------------------------------------
+# -- functions without an operator of their own ----------------------------------------------------
 
 
 def softsign(x: Tensor) -> Tensor:
@@ -244,4 +314,6 @@ def tanhshrink(x: Tensor) -> Tensor:
 
 
 elementwise(softsign, curve=s_shaped(lambda x: x / (1 + x.abs()), lambda x: (1 + x.abs()) ** -2.0))
-elementwise(tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2))
+elementwise(
+    tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2)
+)

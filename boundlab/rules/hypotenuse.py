@@ -1,9 +1,9 @@
 """hypot(x, y) = sqrt(x^2 + y^2), without squares that overflow.
 
-It is convex and grows like its argument, so its tangent at the centre m passes through the origin: by Cauchy and Schwarz
-hypot(x, y) >= (m_x x + m_y y) / |m|. From above, the difference to a plane is convex too, and so largest at a corner: with the mean
-slopes of the sides, the plane through the highest corner. Its range follows from those of |x| and |y|.
-"""
+It is convex and grows like its argument, so its tangent at the centre m passes through the origin:
+by Cauchy and Schwarz hypot(x, y) >= (m_x x + m_y y) / |m|. From above, the difference to a plane is
+convex too, and so largest at a corner: with the mean slopes of the sides, the plane through the
+highest corner. Its range follows from those of |x| and |y|."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def _planes(call: Call) -> Relaxation:
     low, up = -room, level + room
     good = torch.isfinite(low) & torch.isfinite(up) & (known.lower < known.upper)
     low, up = torch.where(good, low, known.lower), torch.where(good, up, known.upper)
-    low_slopes, up_slopes = ([torch.where(good, slope, 0) for slope in slopes] for slopes in (low_slopes, up_slopes))
+    low_slopes, up_slopes = (
+        [torch.where(good, slope, 0) for slope in slopes] for slopes in (low_slopes, up_slopes)
+    )
     shapes, lows, ups = [], [], []
     for value, a, b in zip((x, y), low_slopes, up_slopes, strict=True):
         if isinstance(value, Interval):

@@ -1,8 +1,7 @@
 """Comparisons, logical operators, and choices between values.
 
-The interval of a truth value is a pair of truth values: ``lower`` says that it is certainly true, ``upper`` that it
-may be true. It has no slope; converted to a number it lies in [0, 1].
-"""
+The interval of a truth value is a pair of truth values: ``lower`` says that it is certainly true,
+``upper`` that it may be true. It has no slope; converted to a number it lies in [0, 1]."""
 
 from __future__ import annotations
 
@@ -27,15 +26,42 @@ def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> R
         true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
         return Interval(true, possible)
 
-    return Relaxed(interval, lambda call: constant_lines(interval(call), call.inputs), kind="logic", has_jumps=True)
+    return Relaxed(
+        interval,
+        lambda call: constant_lines(interval(call), call.inputs),
+        kind="logic",
+        has_jumps=True,
+    )
 
 
-register(aten.gt, aten.greater, rule=decided(lambda lx, ux, ly, uy: (torch.gt(lx, uy), torch.gt(ux, ly))))
-register(aten.ge, aten.greater_equal, rule=decided(lambda lx, ux, ly, uy: (torch.ge(lx, uy), torch.ge(ux, ly))))
-register(aten.lt, aten.less, rule=decided(lambda lx, ux, ly, uy: (torch.lt(ux, ly), torch.lt(lx, uy))))
-register(aten.le, aten.less_equal, rule=decided(lambda lx, ux, ly, uy: (torch.le(ux, ly), torch.le(lx, uy))))
-register(aten.eq, rule=decided(lambda lx, ux, ly, uy: ((lx == uy) & (ux == ly) & (lx == ux), (lx <= uy) & (ly <= ux))))
-register(aten.ne, rule=decided(lambda lx, ux, ly, uy: ((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))))
+register(
+    aten.gt, aten.greater, rule=decided(lambda lx, ux, ly, uy: (torch.gt(lx, uy), torch.gt(ux, ly)))
+)
+register(
+    aten.ge,
+    aten.greater_equal,
+    rule=decided(lambda lx, ux, ly, uy: (torch.ge(lx, uy), torch.ge(ux, ly))),
+)
+register(
+    aten.lt, aten.less, rule=decided(lambda lx, ux, ly, uy: (torch.lt(ux, ly), torch.lt(lx, uy)))
+)
+register(
+    aten.le,
+    aten.less_equal,
+    rule=decided(lambda lx, ux, ly, uy: (torch.le(ux, ly), torch.le(lx, uy))),
+)
+register(
+    aten.eq,
+    rule=decided(
+        lambda lx, ux, ly, uy: ((lx == uy) & (ux == ly) & (lx == ux), (lx <= uy) & (ly <= ux))
+    ),
+)
+register(
+    aten.ne,
+    rule=decided(
+        lambda lx, ux, ly, uy: ((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))
+    ),
+)
 
 
 def _monotone_logic(call: Call) -> Interval:
@@ -58,11 +84,21 @@ def _exclusive(call: Call) -> Interval:
 
 
 def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
-    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True)
+    return Relaxed(
+        bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True
+    )
 
 
 register(
-    aten.logical_and, aten.logical_or, aten.bitwise_and, aten.bitwise_or, aten.__and__, aten.__or__, aten.any, aten.all, rule=_truth(_monotone_logic)
+    aten.logical_and,
+    aten.logical_or,
+    aten.bitwise_and,
+    aten.bitwise_or,
+    aten.__and__,
+    aten.__or__,
+    aten.any,
+    aten.all,
+    rule=_truth(_monotone_logic),
 )
 register(aten.logical_not, aten.bitwise_not, rule=_truth(_negation))
 register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusive))
@@ -70,8 +106,8 @@ register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusiv
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """where(condition, x, y): affine for a constant condition. For a perturbed one, exactly the chosen branch where
-    the condition is decided, and elsewhere the hull of both."""
+    """where(condition, x, y): affine for a constant condition. For a perturbed one, exactly the
+    chosen branch where the condition is decided, and elsewhere the hull of both."""
 
     kind: str = "logic"
 
@@ -112,7 +148,9 @@ class Where:
         like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
         dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
         device = condition.device
-        fix = lambda v: torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v
+        fix = lambda v: (
+            torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v
+        )
         return condition, fix(x), fix(y)
 
 

@@ -1,11 +1,10 @@
 """The largest value over dimensions; max pooling and minima are compositions of it.
 
-y = max_j x_j. Below: y >= x_j for every j; take the j with the largest lower bound. Above, for any constant c no larger
-than y: y <= c + sum_j relu(x_j - c); take c = max_j l_j, so that only entries that can exceed it count, and bound each
-relu by its chord. If one entry dominates, this is exactly that entry. The other candidate is the constant max_j u_j;
-take what is lower at the centre of the box. For two entries y = x_1 + relu(x_2 - x_1), whose chord is the best plane
-there is.
-"""
+y = max_j x_j. Below: y >= x_j for every j; take the j with the largest lower bound. Above, for any
+constant c no larger than y: y <= c + sum_j relu(x_j - c); take c = max_j l_j, so that only entries
+that can exceed it count, and bound each relu by its chord. If one entry dominates, this is exactly
+that entry. The other candidate is the constant max_j u_j; take what is lower at the centre of the
+box. For two entries y = x_1 + relu(x_2 - x_1), whose chord is the best plane there is."""
 
 from __future__ import annotations
 
@@ -35,7 +34,8 @@ def _interval(call: Call) -> Interval:
 
 
 def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
-    """numbers: the share of the entry with the largest upper bound below, and of the constant above."""
+    """numbers: the share of the entry with the largest upper bound below, and of the constant
+    above."""
     (x,) = call.inputs
     dims, keep = _over(call)
     n = len(x.shape)
@@ -54,7 +54,8 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     # The entry with the best lower bound has relu(x - c) = x - c, slope 1.
     slope = torch.where(active, chord, 0).scatter(-1, best, 1.0)
     bias = floor.squeeze(-1) + torch.where(active, -slope * l, 0).scatter(-1, best, -floor).sum(-1)
-    centre = torch.where(active | (slope != 0), (l + u) / 2, 0)  # an entry of -inf (padding) has no slope
+    # an entry of -inf (padding) has no slope
+    centre = torch.where(active | (slope != 0), (l + u) / 2, 0)
     peak = u.amax(-1)
     sloped = ((slope * centre).sum(-1) + bias < peak) | ~others.squeeze(-1)
     up_slope = torch.where(sloped.unsqueeze(-1), slope, 0)
@@ -62,13 +63,22 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     if numbers is not None:
         below, above = (part.reshape(low_bias.shape) for part in numbers)
         above = torch.where(others.squeeze(-1), above, 0)
-        low_slope = torch.lerp(low_slope, torch.zeros_like(l).scatter(-1, u.argmax(-1, keepdim=True), 1.0), below.unsqueeze(-1))
+        low_slope = torch.lerp(
+            low_slope,
+            torch.zeros_like(l).scatter(-1, u.argmax(-1, keepdim=True), 1.0),
+            below.unsqueeze(-1),
+        )
         up_slope, up_bias = (1 - above).unsqueeze(-1) * slope, (1 - above) * bias + above * peak
     if l.shape[-1] == 2:
         low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
         crossing = (low < 0) & (up > 0)
-        share = torch.where(crossing, _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0)), (low >= 0).to(l.dtype))
-        # relu(d) - share d on [low, up] is largest at an end, for any share: infinite where the ends are beyond all numbers
+        share = torch.where(
+            crossing,
+            _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0)),
+            (low >= 0).to(l.dtype),
+        )
+        # relu(d) - share d on [low, up] is largest at an end, for any share: infinite where the
+        # ends are beyond all numbers
         share = share.nan_to_num(0.5)
         up_slope = torch.stack([1 - share, share], -1)
         ends = torch.maximum(-share * low, (1 - share) * up).nan_to_num(torch.inf, torch.inf)
@@ -77,15 +87,22 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])
     bias_shape = call.bind()(x.lower).shape
     return Planes(
-        space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),), low_bias.reshape(bias_shape),
-        (unflatten(up_slope),), up_bias.reshape(bias_shape), (x.shape,), kept=tuple(dims) if keep else (),
+        space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),),
+        low_bias.reshape(bias_shape),
+        (unflatten(up_slope),), up_bias.reshape(bias_shape), (x.shape,),
+        kept=tuple(dims) if keep else (),
     )  # fmt: skip
 
 
 def _ratio(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-    """(a - b) / (c - d), by quarters where the lower difference overflows, which would make it 0."""
+    """(a - b) / (c - d), by quarters where the lower difference overflows, which would make it
+    0."""
     gap = c - d
-    return torch.where(torch.isinf(gap) & torch.isfinite(c) & torch.isfinite(d), (a / 4 - b / 4) / (c / 4 - d / 4), (a - b) / gap)
+    return torch.where(
+        torch.isinf(gap) & torch.isfinite(c) & torch.isfinite(d),
+        (a / 4 - b / 4) / (c / 4 - d / 4),
+        (a - b) / gap,
+    )
 
 
 def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
@@ -108,7 +125,8 @@ register(aten.amax, rule=Relaxed(_interval, _planes, choices=_family))
 
 
 def _position(call: Call, largest: bool) -> Interval:
-    """The first and the last place where the extreme value can be: entries that are not surely beaten."""
+    """The first and the last place where the extreme value can be: entries that are not surely
+    beaten."""
     (x,) = call.inputs
     (_, *rest), kwargs = call.arguments
     dim = rest[0] if rest else kwargs.get("dim")
@@ -118,7 +136,9 @@ def _position(call: Call, largest: bool) -> Interval:
         low, up = low.flatten(), up.flatten()
     axis = -1 if dim is None else int(dim)
     possible = up >= low.amax(axis, keepdim=True)
-    place = torch.arange(low.shape[axis], device=low.device).reshape([-1 if d == axis % low.dim() else 1 for d in range(low.dim())])
+    place = torch.arange(low.shape[axis], device=low.device).reshape(
+        [-1 if d == axis % low.dim() else 1 for d in range(low.dim())]
+    )
     first = torch.where(possible, place, low.shape[axis]).amin(axis, keepdim=keep)
     last = torch.where(possible, place, -1).amax(axis, keepdim=keep)
     shape = call.bind()(x.lower).shape
@@ -127,7 +147,9 @@ def _position(call: Call, largest: bool) -> Interval:
 
 def _places(largest: bool) -> Relaxed:
     bound = lambda call: _position(call, largest)
-    return Relaxed(bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True)
+    return Relaxed(
+        bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True
+    )
 
 
 register(aten.argmax, rule=_places(largest=True))

@@ -25,7 +25,11 @@ BLURRED = 0.05
 
 def _slack(x: Interval) -> Tensor:
     """How far multiples of pi are off at arguments of this size."""
-    return 8 * torch.finfo(x.dtype).eps * (1 + torch.maximum(x.lower.detach().abs(), x.upper.detach().abs()))
+    return (
+        8
+        * torch.finfo(x.dtype).eps
+        * (1 + torch.maximum(x.lower.detach().abs(), x.upper.detach().abs()))
+    )
 
 
 def _contains(x: Interval, phase: float) -> Tensor:
@@ -41,26 +45,43 @@ def _wave_interval(call: Call, top: float) -> Interval:
     ends = f(x.lower), f(x.upper)
     low = torch.where(_contains(x, top + math.pi), -1.0, torch.minimum(*ends))
     up = torch.where(_contains(x, top), 1.0, torch.maximum(*ends))
-    return Interval(torch.where(x.lower == x.upper, ends[0], low), torch.where(x.lower == x.upper, ends[1], up))
+    return Interval(
+        torch.where(x.lower == x.upper, ends[0], low), torch.where(x.lower == x.upper, ends[1], up)
+    )
 
 
-def _wave_lines(call: Call, top: float, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Relaxation:
+def _wave_lines(
+    call: Call, top: float, angles: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> Relaxation:
     """angles: the two angles of one turn where f' equals a given slope."""
     (x,) = call.inputs
     f = call.bind()
 
     def stationary(slope: Tensor, l: Tensor, u: Tensor) -> list[Tensor]:
         inside = slope.detach().clamp(-1, 1)
-        return [angle + TURN * (torch.round(((l + u) / 2 - angle) / TURN) + k) for angle in angles(inside) for k in (-1, 0, 1)]
+        return [
+            angle + TURN * (torch.round(((l + u) / 2 - angle) / TURN) + k)
+            for angle in angles(inside)
+            for k in (-1, 0, 1)
+        ]
 
     curve = Curve(("linear",), stationary=stationary)
     (a, b), (c, d) = curves.lines(f, curve, x)
-    # The difference to a line is flat at a stationary point: one that is off by s misses less than s^2 of it.
+    # The difference to a line is flat at a stationary point: one that is off by s misses less than
+    # s^2 of it.
     slack = _slack(x)
     b, d = b - slack * slack, d + slack * slack
     # From a whole turn on the constants are best, and all stationary points need not be listed.
-    wide, ends = (x.upper - x.lower >= TURN) | (slack > BLURRED) | ~torch.isfinite(b + d), _wave_interval(call, top)
-    a, b, c, d = torch.where(wide, 0, a), torch.where(wide, ends.lower, b), torch.where(wide, 0, c), torch.where(wide, ends.upper, d)
+    wide, ends = (
+        (x.upper - x.lower >= TURN) | (slack > BLURRED) | ~torch.isfinite(b + d),
+        _wave_interval(call, top),
+    )
+    a, b, c, d = (
+        torch.where(wide, 0, a),
+        torch.where(wide, ends.lower, b),
+        torch.where(wide, 0, c),
+        torch.where(wide, ends.upper, d),
+    )
     return Lines((a,), b, (c,), d, (x.shape,))
 
 
@@ -74,7 +95,11 @@ def _cosine_angles(slope: Tensor) -> tuple[Tensor, Tensor]:
 
 def _wave(top: float, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Relaxed:
     """top: where it is 1. angles: as for the lines."""
-    return Relaxed(lambda call: _wave_interval(call, top), lambda call: _wave_lines(call, top, angles), kind="elementwise")
+    return Relaxed(
+        lambda call: _wave_interval(call, top),
+        lambda call: _wave_lines(call, top, angles),
+        kind="elementwise",
+    )
 
 
 register(aten.sin, rule=_wave(math.pi / 2, _sine_angles))
@@ -82,8 +107,8 @@ register(aten.cos, rule=_wave(0.0, _cosine_angles))
 
 
 def _branch(call: Call) -> tuple[Interval, Tensor]:
-    """The interval moved into (-pi/2, pi/2), and by how much; refused if a pole may lie in it, for all that is known at such
-    arguments."""
+    """The interval moved into (-pi/2, pi/2), and by how much; refused if a pole may lie in it, for
+    all that is known at such arguments."""
     (x,) = call.inputs
     shift = torch.round(x.centre / math.pi).detach() * math.pi
     moved, slack = Interval(x.lower - shift, x.upper - shift), _slack(x)
@@ -99,14 +124,22 @@ def _tan_interval(call: Call) -> Interval:
 
 
 def _tan_lines(call: Call) -> Relaxation:
-    """In moved coordinates, where the curve bends the other way at 0; constants where it is not clear enough where that is."""
+    """In moved coordinates, where the curve bends the other way at 0; constants where it is not
+    clear enough where that is."""
     x, shift = _branch(call)
     (a, b), (c, d) = curves.lines(lambda t: torch.tan(t + shift), TANGENT, x)
     whole, ends, slack = call.inputs[0], _tan_interval(call), _slack(call.inputs[0])
-    room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * torch.maximum(whole.lower.abs(), whole.upper.abs()) * torch.maximum(a, c)
+    room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * torch.maximum(
+        whole.lower.abs(), whole.upper.abs()
+    ) * torch.maximum(a, c)
     b, d = b - a * shift - room, d - c * shift + room
     flat = (slack > BLURRED) | (ends.lower == ends.upper) | ~torch.isfinite(a + b + c + d)
-    a, b, c, d = torch.where(flat, 0, a), torch.where(flat, ends.lower, b), torch.where(flat, 0, c), torch.where(flat, ends.upper, d)
+    a, b, c, d = (
+        torch.where(flat, 0, a),
+        torch.where(flat, ends.lower, b),
+        torch.where(flat, 0, c),
+        torch.where(flat, ends.upper, d),
+    )
     return Lines((a,), b, (c,), d, (x.shape,))
 
 

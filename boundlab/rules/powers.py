@@ -19,7 +19,8 @@ from boundlab.rules.registry import Call, Relaxed, aten, register
 
 
 def power_curve(exponent: float) -> Curve:
-    """The shape of x ** exponent; for whole negative exponents on either side of 0, which the rule keeps outside."""
+    """The shape of x ** exponent; for whole negative exponents on either side of 0, which the rule
+    keeps outside."""
     if exponent in (0, 1):
         return piecewise_linear()
     slope = lambda x: exponent * x ** (exponent - 1)
@@ -48,7 +49,9 @@ def _exponential(call: Call) -> Lines:
     base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
     _positive(call, base)
     slope = lambda t: torch.pow(base, t) * torch.log(base)
-    (a, b), (c, d) = curves.lines(lambda t: torch.pow(base, t), Curve(("convex",), derivative=slope), _expanded(y, base))
+    (a, b), (c, d) = curves.lines(
+        lambda t: torch.pow(base, t), Curve(("convex",), derivative=slope), _expanded(y, base)
+    )
     return Lines((a,), b, (c,), d, (y.shape,))
 
 
@@ -70,8 +73,8 @@ register(aten.pow.Scalar, rule=Relaxed(_exponential_interval, _exponential, kind
 
 @dataclass(frozen=True, eq=False)
 class TensorPower:
-    """x ** y for tensors. With constant exponents each of them has its own curve; with a perturbed one x must be
-    positive, and then x ** y = exp(y log x)."""
+    """x ** y for tensors. With constant exponents each of them has its own curve; with a perturbed
+    one x must be positive, and then x ** y = exp(y log x)."""
 
     kind: str = "relaxed"
 
@@ -83,10 +86,22 @@ class TensorPower:
         if not isinstance(x, Interval):
             return _exponential_interval(call)
         if not isinstance(y, Interval):
-            parts = [(where, curves.interval(f, curve, part)) for where, f, curve, part in self._by_exponent(call)]
-            return Interval(_merged([(where, part.lower) for where, part in parts]), _merged([(where, part.upper) for where, part in parts]))
+            parts = [
+                (where, curves.interval(f, curve, part))
+                for where, f, curve, part in self._by_exponent(call)
+            ]
+            return Interval(
+                _merged([(where, part.lower) for where, part in parts]),
+                _merged([(where, part.upper) for where, part in parts]),
+            )
         _positive(call, x.lower)
-        corners = torch.stack([torch.pow(a, b) for a in (lower_of(x), upper_of(x)) for b in (lower_of(y), upper_of(y))])
+        corners = torch.stack(
+            [
+                torch.pow(a, b)
+                for a in (lower_of(x), upper_of(x))
+                for b in (lower_of(y), upper_of(y))
+            ]
+        )
         return Interval(corners.amin(0), corners.amax(0))  # y log x is linear in y and in log x
 
     def relax(self, call: Call) -> Relaxation:
@@ -95,12 +110,16 @@ class TensorPower:
             return _exponential(call)
         if isinstance(y, Interval):
             return self._both(call, x, y)
-        parts = [(where, curves.lines(f, curve, part)) for where, f, curve, part in self._by_exponent(call)]
+        parts = [
+            (where, curves.lines(f, curve, part))
+            for where, f, curve, part in self._by_exponent(call)
+        ]
         pick = lambda side, k: _merged([(where, lines[side][k]) for where, lines in parts])
         return Lines((pick(0, 0),), pick(0, 1), (pick(1, 0),), pick(1, 1), (x.shape,))
 
     def _by_exponent(self, call: Call) -> list[tuple[Tensor, curves.Function, Curve, Interval]]:
-        """For each exponent: where it stands, its function and curve, and the base there (and a harmless 1 elsewhere)."""
+        """For each exponent: where it stands, its function and curve, and the base there (and a
+        harmless 1 elsewhere)."""
         (x, y), _ = call.arguments
         assert isinstance(x, Interval) and isinstance(y, Tensor)
         wide, y = _expanded(x, y), y.to(x.dtype).expand(torch.broadcast_shapes(x.shape, y.shape))
@@ -110,15 +129,23 @@ class TensorPower:
             part = Interval(torch.where(where, wide.lower, 1), torch.where(where, wide.upper, 1))
             curve = power_curve(exponent)
             if has_pole(exponent):
-                call.require((part.lower > 0) | (part.upper < 0), "division by an interval that contains zero")
+                call.require(
+                    (part.lower > 0) | (part.upper < 0),
+                    "division by an interval that contains zero",
+                )
             if curve.domain is not None:
                 inside = part.lower >= 0 if curve.domain[2] else part.lower > 0
-                call.require(inside, f"a base of the power {exponent:g} must not be negative{'' if curve.domain[2] else ' or zero'}")
+                call.require(
+                    inside,
+                    f"a base of the power {exponent:g} must not be "
+                    f"negative{'' if curve.domain[2] else ' or zero'}",
+                )
             found.append((where, partial(torch.pow, exponent=exponent), curve, part))
         return found
 
     def _both(self, call: Call, x: Interval, y: Interval) -> Lines:
-        """The lines of log in x, McCormick's planes of y times log x, the lines of exp along them, which rise."""
+        """The lines of log in x, McCormick's planes of y times log x, the lines of exp along them,
+        which rise."""
         _positive(call, x.lower)
         log = Interval(torch.log(x.lower), torch.log(x.upper))
         log_lines = curves.lines(torch.log, CONCAVE, x)
@@ -127,8 +154,11 @@ class TensorPower:
         exponent = Interval(torch.log(ends.lower), torch.log(ends.upper))
         exp_lines = curves.lines(torch.exp, CONVEX, exponent)
         sides: list[tuple[Tensor, Tensor, Tensor]] = []
-        for sign, (in_y, in_log, constant), (rise, start) in zip((1, -1), planes, exp_lines, strict=True):
-            a, b = _pick(in_log * sign >= 0, *log_lines)  # the lower line of log below a rising term, the upper one below a falling
+        for sign, (in_y, in_log, constant), (rise, start) in zip(
+            (1, -1), planes, exp_lines, strict=True
+        ):
+            # the lower line of log below a rising term, the upper one below a falling
+            a, b = _pick(in_log * sign >= 0, *log_lines)
             sides.append((rise * in_log * a, rise * in_y, rise * (in_log * b + constant) + start))
         (low_x, low_y, low), (up_x, up_y, up) = sides
         return Lines((low_x, low_y), low, (up_x, up_y), up, (x.shape, y.shape))

@@ -15,10 +15,11 @@ from boundlab.relaxation import AffineMap, Form, Relaxation, Rows, Terms, add_co
 
 @dataclass(frozen=True, eq=False)
 class CentreForm:
-    """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed, without its products.
+    """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed,
+    without its products.
 
-    x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums such products.
-    """
+    x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums
+    such products."""
 
     in_x: AffineMap  # x -> B(x, cy)
     in_y: AffineMap  # y -> B(cx, y)
@@ -40,14 +41,16 @@ class CentreForm:
     def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
         low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
         low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
-        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(up_x + up_y, self.slack - self.centre)
+        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(
+            up_x + up_y, self.slack - self.centre
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class SignedForm:
-    """The McCormick planes of a bilinear B whose first side is not negative, as operators instead of slopes for every product:
-    with x = xl + (x - xl) and y between yl and yu,  xl y + (x - xl) yl <= x y <= xl y + (x - xl) yu.
-    """
+    """The McCormick planes of a bilinear B whose first side is not negative, as operators instead
+    of slopes for every product: with x = xl + (x - xl) and y between yl and yu,  xl y + (x - xl) yl
+    <= x y <= xl y + (x - xl) yu."""
 
     below: AffineMap  # x -> B(x, yl)
     above: AffineMap  # x -> B(x, yu)
@@ -88,7 +91,8 @@ class SignedForm:
 
 @dataclass(frozen=True, eq=False)
 class WithBias:
-    """A relaxation of the first arguments plus a last argument added to the result (the bias of a layer)."""
+    """A relaxation of the first arguments plus a last argument added to the result (the bias of a
+    layer)."""
 
     body: Relaxation
     bias: AffineMap

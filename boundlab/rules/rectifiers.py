@@ -1,9 +1,9 @@
 """The ReLU family, whose lower line has a free slope.
 
-For l < 0 < u: the chord through (l, f(l)) and (u, f(u)) above, and below any line through the origin with a slope
-between the two of the function (0 and 1 for ReLU). ``adaptive`` takes the slope of the side that is longer, which
-leaves the least area; ``zero`` and ``one`` always the same one; ``same`` that of the upper line.
-"""
+For l < 0 < u: the chord through (l, f(l)) and (u, f(u)) above, and below any line through the
+origin with a slope between the two of the function (0 and 1 for ReLU). ``adaptive`` takes the slope
+of the side that is longer, which leaves the least area; ``zero`` and ``one`` always the same one;
+``same`` that of the upper line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ SLOPES = ("adaptive", "zero", "one", "same")
 
 @dataclass(frozen=True, eq=False)
 class Rectified:
-    """The lines of a ReLU, with backward mode in the few passes over the memory that training needs."""
+    """The lines of a ReLU, with backward mode in the few passes over the memory that training
+    needs."""
 
     x: Interval
     make: Callable[[], Lines]
@@ -42,7 +43,9 @@ class Rectified:
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         rows = laid_out(rows, self.x) if self.plain else rows
         ball = isinstance(self.x, Ball)
-        coefficients, constants = rectified(rows, *(self.x.ball if ball else (self.x.lower, self.x.upper)), self.plain, ball)
+        coefficients, constants = rectified(
+            rows, *(self.x.ball if ball else (self.x.lower, self.x.upper)), self.plain, ball
+        )
         return [coefficients], [(constants, None)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
@@ -54,7 +57,8 @@ class Rectified:
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(Lines):
-    """The lines of a ReLU of which the lower one has the slope 0 or 1 that is nearer to the chord's."""
+    """The lines of a ReLU of which the lower one has the slope 0 or 1 that is nearer to the
+    chord's."""
 
     @cached_property
     def _slope(self) -> Constant:
@@ -67,7 +71,9 @@ class Adaptive(Lines):
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         """Slopes are looked up once, as the lower one follows from the chord's."""
-        if self.upper_bias is None or self.shapes[0] != torch.Size((rows.values.shape[1], *rows.places.shape)):
+        if self.upper_bias is None or self.shapes[0] != torch.Size(
+            (rows.values.shape[1], *rows.places.shape)
+        ):
             return None
         slope, negative = rows.take(self._slope), rows.values.clamp(max=0)
         constants = rows.with_values(negative, rows.clean).dot(self._bias)
@@ -89,13 +95,22 @@ class Sloped(Lines):
 
 @dataclass(frozen=True, eq=False)
 class Rectifier:
-    """f(x) = x for x >= 0 and s x below, s constant: 0 for relu, a number or a tensor for its leaky relatives."""
+    """f(x) = x for x >= 0 and s x below, s constant: 0 for relu, a number or a tensor for its leaky
+    relatives."""
 
     kind: str = "elementwise"
 
     def nonlinear(self, call: Call) -> bool:
         if len(call.positions) > 1 or call.positions[0] > 0:
-            raise UnsupportedOperator(f"{call.node}: the weight of prelu cannot be perturbed; write relu(x) - weight * relu(-x)")
+            raise UnsupportedOperator(
+                f"{call.node}: the weight of prelu cannot be perturbed; "
+                "write "
+                "relu(x) "
+                "- "
+                "weight "
+                "* "
+                "relu(-x)"
+            )
         return True
 
     def undecided(self, call: Call) -> Tensor:
@@ -121,44 +136,74 @@ class Rectifier:
         s = _negative_slope(call)
         below = torch.as_tensor(s, dtype=x.dtype, device=x.device)
         if call.slopes == "adaptive" and not isinstance(s, Tensor) and s == 0:
-            return Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout()) if x.requires_grad else self._adaptive(call)
+            return (
+                Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout())
+                if x.requires_grad
+                else self._adaptive(call)
+            )
         if call.slopes == "adaptive":
-            return self._lines(call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below))
-        return self._lines(call, {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[call.slopes])
+            return self._lines(
+                call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below)
+            )
+        return self._lines(
+            call,
+            {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[
+                call.slopes
+            ],
+        )
 
     def family(self, call: Call) -> Family:
-        """The number takes the slope of the free line from that of the one piece to that of the other."""
+        """The number takes the slope of the free line from that of the one piece to that of the
+        other."""
         (x,) = call.inputs
         start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
         if isinstance(below, Tensor) or below != 0 or x.requires_grad:
-            return Family(start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below)))
+            return Family(
+                start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below))
+            )
         chord, undecided = self._lines(call, None), self.undecided(call).to(x.dtype)
         decided = chord.upper[0] * (1 - undecided)
         free = lambda alpha: torch.addcmul(decided, alpha.squeeze(0), undecided)
-        return Family(start, lambda alpha: Sloped((free(alpha),), None, chord.upper, chord.upper_bias, chord.shapes))
+        return Family(
+            start,
+            lambda alpha: Sloped((free(alpha),), None, chord.upper, chord.upper_bias, chord.shapes),
+        )
 
     def _adaptive(self, call: Call) -> Adaptive:
-        """The chord's slope lies above 1/2 just where u > -l; of an infinite interval it is not known, and 0 is as good as any."""
+        """The chord's slope lies above 1/2 just where u > -l; of an infinite interval it is not
+        known, and 0 is as good as any."""
         chord = self._lines(call, None)
-        return Adaptive((chord.upper[0].round().nan_to_num(0),), None, chord.upper, chord.upper_bias, chord.shapes)
+        return Adaptive(
+            (chord.upper[0].round().nan_to_num(0),),
+            None,
+            chord.upper,
+            chord.upper_bias,
+            chord.shapes,
+        )
 
     def _lines(self, call: Call, free: Tensor | None) -> Lines:
-        """The lines with a given slope of the free one where it is free; None: that of the chord."""
+        """The lines with a given slope of the free one where it is free; None: that of the
+        chord."""
         (x,) = call.inputs
         l, u, s = x.lower, x.upper, _negative_slope(call)
         if not isinstance(s, Tensor) and s == 0:
-            # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's slope, 1 or 0 where stable.
-            # Where that overflows the slope is larger, up to 1: a line through (l, 0) that is steeper lies above the chord.
+            # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's
+            # slope, 1 or 0 where stable. Where that overflows the slope is larger, up to 1: a line
+            # through (l, 0) that is steeper lies above the chord.
             kind = torch.finfo(l.dtype)
             above, below = u.clamp(min=0, max=kind.max), l.clamp(max=0)
             chord_slope = above / (above - below).clamp(min=kind.tiny, max=kind.max)
-            free_slope = chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
+            free_slope = (
+                chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
+            )
             bias = -chord_slope * below
-            if not spares(~torch.isnan(bias.detach().sum())):  # a slope of 0 from minus infinity on: the constant u
+            # a slope of 0 from minus infinity on: the constant u
+            if not spares(~torch.isnan(bias.detach().sum())):
                 bias = torch.where(torch.isnan(bias), above, bias)
             return Lines((free_slope,), None, (chord_slope,), bias, (x.shape,))
         unstable = (l < 0) & (u > 0)
-        half = torch.where(unstable, u / 2 - l / 2, 1)  # of the width, which may be beyond all numbers
+        # of the width, which may be beyond all numbers
+        half = torch.where(unstable, u / 2 - l / 2, 1)
         stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
         chord_slope = torch.where(unstable, (u / 2 - s * (l / 2)) / half, stable)
         chord_bias = torch.where(unstable, u * (l / 2 / half) * (s - 1), 0)  # u - slope * u
@@ -167,8 +212,14 @@ class Rectifier:
             # Then f is concave: the chord lies below, the free line above.
             zero = torch.zeros_like(l)
             concave = torch.as_tensor(s > 1, device=l.device)
-            lower = torch.where(concave, chord_slope, free_slope), torch.where(concave, chord_bias, zero)
-            upper = torch.where(concave, free_slope, chord_slope), torch.where(concave, zero, chord_bias)
+            lower = (
+                torch.where(concave, chord_slope, free_slope),
+                torch.where(concave, chord_bias, zero),
+            )
+            upper = (
+                torch.where(concave, free_slope, chord_slope),
+                torch.where(concave, zero, chord_bias),
+            )
             return Lines((lower[0],), lower[1], (upper[0],), upper[1], (x.shape,))
         return Lines((free_slope,), None, (chord_slope,), chord_bias, (x.shape,))
 
@@ -177,7 +228,11 @@ def _negative_slope(call: Call) -> Any:
     (x, *rest), kwargs = call.arguments
     if call.node.op is aten.prelu.default:
         weight, dims = rest[0], len(x.shape)
-        return weight.reshape(1, -1, *[1] * (dims - 2)) if dims > 1 and weight.numel() > 1 else weight.reshape([1] * dims)
+        return (
+            weight.reshape(1, -1, *[1] * (dims - 2))
+            if dims > 1 and weight.numel() > 1
+            else weight.reshape([1] * dims)
+        )
     if call.node.op is aten.leaky_relu.default:
         return rest[0] if rest else kwargs.get("negative_slope", 0.01)
     return 0.0

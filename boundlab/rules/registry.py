@@ -1,9 +1,8 @@
 """The table of operators: what a rule is, and the calls that register one.
 
-An operator is either *affine* in its perturbed arguments (nothing to declare but its sign), *elementwise* (declare
-the function and where it is convex), relaxed by a function of its own, or *composed* of other operators. The
-built-in rules use the same calls that a user does.
-"""
+An operator is either *affine* in its perturbed arguments (nothing to declare but its sign),
+*elementwise* (declare the function and where it is convex), relaxed by a function of its own, or
+*composed* of other operators. The built-in rules use the same calls that a user does."""
 
 from __future__ import annotations
 
@@ -30,11 +29,10 @@ aten = torch.ops.aten
 class Call:
     """One application of an operator during an analysis, with what is known of its arguments.
 
-    ``leaves``: the flattened arguments; a perturbed one is an Interval. ``refs``: the same with references to nodes.
-    ``positions``: the places of the perturbed ones, ``names``: the nodes that these come from. ``slopes``: the user's
-    choice for the lower line of an unstable ReLU. ``result``: what is already known of the result, for relaxations that
-    can use it.
-    """
+    ``leaves``: the flattened arguments; a perturbed one is an Interval. ``refs``: the same with
+    references to nodes. ``positions``: the places of the perturbed ones, ``names``: the nodes that
+    these come from. ``slopes``: the user's choice for the lower line of an unstable ReLU.
+    ``result``: what is already known of the result, for relaxations that can use it."""
 
     node: Node
     leaves: tuple[Any, ...]
@@ -50,10 +48,13 @@ class Call:
         refs, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
         leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in refs)
         positions = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Interval))
-        return Call(node, leaves, tuple(refs), tree, positions, tuple(refs[i].name for i in positions))
+        return Call(
+            node, leaves, tuple(refs), tree, positions, tuple(refs[i].name for i in positions)
+        )
 
     def with_values(self, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:
-        """The same call with other values of its arguments, of which the same ones are perturbed."""
+        """The same call with other values of its arguments, of which the same ones are
+        perturbed."""
         leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in self.refs)
         return Call(self.node, leaves, self.refs, self.tree, self.positions, self.names, slopes)
 
@@ -74,18 +75,27 @@ class Call:
             return self.leaves, {}
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
 
-    def bind(self, function: Callable[..., Any] | None = None, constant: Callable[[Any], Any] = lambda leaf: leaf) -> Callable[..., Any]:
-        """The operator (or another function of the same signature) as a function of its perturbed arguments alone.
+    def bind(
+        self,
+        function: Callable[..., Any] | None = None,
+        constant: Callable[[Any], Any] = lambda leaf: leaf,
+    ) -> Callable[..., Any]:
+        """The operator (or another function of the same signature) as a function of its perturbed
+        arguments alone.
 
         constant: what the other arguments are replaced by.
         """
-        call = self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
+        call = (
+            self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
+        )
 
         def bound(*variables: Any) -> Any:
             given = [constant(leaf) for leaf in self.leaves]
             for position, variable in zip(self.positions, variables, strict=True):
                 given[position] = variable
-            args, kwargs = (tuple(given), {}) if self.flat else pytree.tree_unflatten(given, self.tree)
+            args, kwargs = (
+                (tuple(given), {}) if self.flat else pytree.tree_unflatten(given, self.tree)
+            )
             return call(args, kwargs)
 
         return bound
@@ -96,17 +106,26 @@ class Call:
             x = self.inputs[0]
             bad = (~condition).nonzero()
             at = tuple(bad[0].tolist()) if condition.shape == x.shape and len(bad) else ()
-            example = f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}" if at or len(x.shape) == 0 else ""
-            raise DomainError(f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) may avoid it.")
+            example = (
+                (f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}")
+                if at or len(x.shape) == 0
+                else ""
+            )
+            raise DomainError(
+                f"{self.node}: {what}{example}. Tighter bounds (another method, a "
+                "smaller "
+                "region) "
+                "may avoid it."
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
     """Relaxations of one call with free numbers in [0, 1], each of them sound.
 
-    start: (numbers, *shape of the result), the member that the rule would choose by itself. member: from numbers (numbers,
-    *shape), or (numbers, rows, *shape) where each row may have its own, to the relaxation.
-    """
+    start: (numbers, *shape of the result), the member that the rule would choose by itself. member:
+    from numbers (numbers, *shape), or (numbers, rows, *shape) where each row may have its own, to
+    the relaxation."""
 
     start: Tensor
     member: Callable[[Tensor], Relaxation]
@@ -116,11 +135,11 @@ class Family:
 class Rule(Protocol):
     """What a method needs to know of an operator.
 
-    A rule may also have ``jumps(call)``: whether its operator is discontinuous; ``undecided(call)``: a mask of the
-    elements of its only perturbed argument for which tighter bounds could change the relaxation (by default all that are
-    not points); ``family(call)``: relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its
-    relaxation gets better with what is known of the result.
-    """
+    A rule may also have ``jumps(call)``: whether its operator is discontinuous;
+    ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
+    bounds could change the relaxation (by default all that are not points); ``family(call)``:
+    relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its relaxation
+    gets better with what is known of the result."""
 
     @property
     def kind(self) -> str:
@@ -132,7 +151,8 @@ class Rule(Protocol):
         ...
 
     def relax(self, call: Call) -> Relaxation:
-        """Linear bounds of the result in the perturbed arguments, true while these lie in their intervals."""
+        """Linear bounds of the result in the perturbed arguments, true while these lie in their
+        intervals."""
         ...
 
     def nonlinear(self, call: Call) -> bool:
@@ -152,7 +172,8 @@ def generation() -> int:
 
 
 def register(*ops: Any, rule: Rule) -> None:
-    """Give operators (overloads, or packets for all overloads) a rule; a second rule for one is an error."""
+    """Give operators (overloads, or packets for all overloads) a rule; a second rule for one is an
+    error."""
     for op in ops:
         if op in RULES or op in COMPOSITIONS:
             raise ArgumentError(f"{op_name(op)} already has a rule")
@@ -173,7 +194,8 @@ def _changed() -> None:
 
 
 def composition(*ops: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: express operators (overloads) by a function of others, applied when a model is captured."""
+    """Decorator: express operators (overloads) by a function of others, applied when a model is
+    captured."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
@@ -218,13 +240,15 @@ def find_rule(node: Node) -> Rule:
     rule = RULES.get(op) or RULES.get(getattr(op, "overloadpacket", None))
     if rule is None:
         raise UnsupportedOperator(
-            f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a perturbed value. "
-            f"Register one: bl.elementwise({op}, ...), bl.affine({op}) or @bl.composition({op}); see docs/operators.md."
+            f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied "
+            "to a perturbed value. "
+            f"Register one: bl.elementwise({op}, ...), bl.affine({op}) or "
+            f"@bl.composition({op}); see docs/operators.md."
         )
     return rule
 
 
-# -- operators that pass no perturbation on ------------------------------------------------------------------------------
+# -- operators that pass no perturbation on --------------------------------------------------------
 
 torch.library.define("boundlab::clean", "(Tensor x) -> Tensor")
 torch.library.impl("boundlab::clean", "CompositeExplicitAutograd", lambda x: x.clone())
@@ -238,7 +262,8 @@ torch.library.register_fake("boundlab::within", lambda x, low, high: torch.empty
 
 
 def clean(x: Tensor) -> Tensor:
-    """The value of x for the clean input, whatever the perturbation: what train-mode statistics are taken from."""
+    """The value of x for the clean input, whatever the perturbation: what train-mode statistics are
+    taken from."""
     return x
 
 
@@ -247,7 +272,11 @@ def within(x: Tensor, low: float, high: float) -> Tensor:
     return x
 
 
-OWN = {torch.ops.boundlab.clean.default: clean, torch.ops.boundlab.within.default: within, torch.ops.boundlab.moments.default: moments}
+OWN = {
+    torch.ops.boundlab.clean.default: clean,
+    torch.ops.boundlab.within.default: within,
+    torch.ops.boundlab.moments.default: moments,
+}
 """Operators of our own that stand in captured graphs -> the function that takes their place."""
 
 SHAPE_ONLY = (
@@ -263,9 +292,17 @@ SHAPE_ONLY = (
     aten.sym_numel.default,
 )
 CUTS: frozenset[Any] = frozenset((*SHAPE_ONLY, clean))
-"""Operators whose result does not depend on the values of their arguments, or is defined by the clean ones."""
+"""Operators whose result does not depend on the values of their arguments, or is defined by the
+clean ones."""
 
 IDENTITIES: frozenset[Any] = frozenset(
-    (aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.positive.default)
+    (
+        aten.clone.default,
+        aten.contiguous.default,
+        aten.alias.default,
+        aten.detach.default,
+        aten.lift_fresh_copy.default,
+        aten.positive.default,
+    )
 )
 """Operators that only copy their argument."""

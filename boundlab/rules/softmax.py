@@ -1,24 +1,29 @@
 """softmax and log-sum-exp over one dimension, each with planes of its own.
 
-Two readings of softmax give two pairs of planes; each is used where it is tighter at the centre of the box.
+Two readings of softmax give two pairs of planes; each is used where it is tighter at the centre of
+the box.
 
-**Reciprocal.** softmax_i(x) = 1 / h_i,  h_i = sum_j exp(z_j),  z_j = x_j - x_i  (so z_i = 0 and h_i >= 1). With z_j in
-[l_j - u_i, u_j - l_i] =: [a_j, b_j], h_i lies in [H, K] = [sum exp(a_j), sum exp(b_j)], and 1/h is convex and falling:
+**Reciprocal.** softmax_i(x) = 1 / h_i,  h_i = sum_j exp(z_j),  z_j = x_j - x_i  (so z_i = 0 and h_i
+>= 1). With z_j in [l_j - u_i, u_j - l_i] =: [a_j, b_j], h_i lies in [H, K] = [sum exp(a_j), sum
+exp(b_j)], and 1/h is convex and falling:
 
-  above:  1/h <= 1/H + 1/K - h / (H K)         (chord), and h >= sum exp(m_j) (1 + z_j - m_j)  (tangents of exp);
-  below:  1/h >= 2/t - h / t^2, t = (H + K)/2  (tangent), and h <= sum of the chords of exp over [a_j, b_j].
+  above:  1/h <= 1/H + 1/K - h / (H K)         (chord), and h >= sum exp(m_j) (1 + z_j - m_j)
+  (tangents of exp); below:  1/h >= 2/t - h / t^2, t = (H + K)/2  (tangent), and h <= sum of the
+  chords of exp over [a_j, b_j].
 
 That sum is t at the centre of the box, where this tangent point is therefore the best one.
 
-**Exponential.** softmax_i(x) = exp(g),  g = x_i - lse(x), which is concave in x and lies in [-log K, -log H]:
+**Exponential.** softmax_i(x) = exp(g),  g = x_i - lse(x), which is concave in x and lies in [-log
+K, -log H]:
 
-  above:  exp(g) is below its chord over that interval, which rises, and lse is above its tangent plane at the centre;
-  below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see ``_lse``); g0 is where that puts the centre.
+  above:  exp(g) is below its chord over that interval, which rises, and lse is above its tangent
+  plane at the centre; below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see
+  ``_lse``); g0 is where that puts the centre.
 
-Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows however wide the
-intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be -inf or not has no slope either, and counts with
-weight 0 where the sum is bounded from below, with that of its upper end where it is bounded from above.
-"""
+Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows
+however wide the intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be
+-inf or not has no slope either, and counts with weight 0 where the sum is bounded from below, with
+that of its upper end where it is bounded from above."""
 
 from __future__ import annotations
 
@@ -49,8 +54,9 @@ def _last(x: Interval, dim: int) -> Interval:
 
 
 def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor | None]:
-    """The scores with their dimension last, and which of them are masked, -inf for sure, if any are. Those are put so far below all
-    others that their weight is 0, as numbers: gradients of -inf are not."""
+    """The scores with their dimension last, and which of them are masked, -inf for sure, if any
+    are. Those are put so far below all others that their weight is 0, as numbers: gradients of -inf
+    are not."""
     x = _last(x, dim)
     gone = torch.isneginf(x.upper)
     if not gone.any():
@@ -63,7 +69,10 @@ def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor | None]:
 
 def _differences(x: Interval) -> tuple[Tensor, Tensor]:
     """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i."""
-    low, up = x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1), x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1)
+    low, up = (
+        x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1),
+        x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1),
+    )
     for ends in (low, up):
         _diagonal(ends).zero_()
     return low, up
@@ -79,11 +88,12 @@ def _without(gone: Tensor | None, values: Tensor) -> Tensor:
 
 
 def _log_odds(x: Tensor, others: Tensor) -> Tensor:
-    """x_i minus the log of the sum of exp(others_j) over all j but i: the sum of what comes before i and of what comes behind it.
+    """x_i minus the log of the sum of exp(others_j) over all j but i: the sum of what comes before
+    i and of what comes behind it.
 
-    Relative to the largest of the others such a sum is at least 1, unless it is that one that is left out: then relative to the
-    second. That comes off x_i before the log does, which would be lost in the rounding of large scores.
-    """
+    Relative to the largest of the others such a sum is at least 1, unless it is that one that is
+    left out: then relative to the second. That comes off x_i before the log does, which would be
+    lost in the rounding of large scores."""
     if x.shape[-1] == 1:
         return torch.full_like(x, torch.inf)
     top = others.detach().topk(2, -1)
@@ -94,29 +104,46 @@ def _log_odds(x: Tensor, others: Tensor) -> Tensor:
     before = torch.cat([nothing, parts.cumsum(-1)[..., :-1]], -1)
     behind = torch.cat([parts.flip(-1).cumsum(-1).flip(-1)[..., 1:], nothing], -1)
     without_first = torch.exp(torch.where(first, -torch.inf, others - second)).sum(-1, keepdim=True)
-    return x - torch.where(first, second, largest) - torch.log(torch.where(first, without_first, before + behind))
+    return (
+        x
+        - torch.where(first, second, largest)
+        - torch.log(torch.where(first, without_first, before + behind))
+    )
 
 
 def softmax_interval(call: Call) -> Interval:
-    """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in every other score."""
+    """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in
+    every other score."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
     ends = torch.stack([x.lower, x.upper])
     lower, upper = torch.sigmoid(_log_odds(ends, ends.flip(0)))
-    least = torch.finfo(x.dtype).smallest_normal  # sigmoid gives up what is smaller, softmax does not
+    # sigmoid gives up what is smaller, softmax does not
+    least = torch.finfo(x.dtype).smallest_normal
     lower, upper = (lower - least).clamp(min=0), _without(gone, upper + least)
     return Interval(_without(gone, lower).movedim(-1, dim), upper.movedim(-1, dim))
 
 
 def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
-    """numbers: the shares of the exponential reading below and above, instead of one or the other."""
+    """numbers: the shares of the exponential reading below and above, instead of one or the
+    other."""
     dim, x, gone, pairs = _readings(call)
     shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
-        mixed = numbers is not None or seems_finite(slope, bias, other_slope, other_bias)  # with shares 0 and 1 a choice
-        blend = (lambda s, a, b: torch.lerp(a, b, s)) if mixed else (lambda s, a, b: torch.where(s > 0, b, a))
-        planes += [_without(None if gone is None else gone.unsqueeze(-1), blend(share.unsqueeze(-1), slope, other_slope))]
+        # with shares 0 and 1 a choice
+        mixed = numbers is not None or seems_finite(slope, bias, other_slope, other_bias)
+        blend = (
+            (lambda s, a, b: torch.lerp(a, b, s))
+            if mixed
+            else (lambda s, a, b: torch.where(s > 0, b, a))
+        )
+        planes += [
+            _without(
+                None if gone is None else gone.unsqueeze(-1),
+                blend(share.unsqueeze(-1), slope, other_slope),
+            )
+        ]
         planes += [_without(gone, blend(share, bias, other_bias))]
     return _planes(call, dim, *planes)
 
@@ -130,11 +157,13 @@ def softmax_family(call: Call) -> Family | None:
 
 
 def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plane, Plane]]]:
-    """The dimension, the scores with it last, which of them are masked, and below and above the planes of both readings."""
+    """The dimension, the scores with it last, which of them are masked, and below and above the
+    planes of both readings."""
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
     a, b = _differences(x)
-    # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds of h
+    # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds
+    # of h
     known = None if call.result is None else _last(call.result, dim)
     if known is not None and spares(known.lower > torch.finfo(known.dtype).tiny):
         log_h, log_k = -torch.log(known.upper), -torch.log(known.lower)  # (..., i)
@@ -144,13 +173,25 @@ def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plan
             log_h = torch.fmax(log_h, _minus_log(known.upper, -torch.inf))
             log_k = torch.maximum(log_h, torch.fmin(log_k, _minus_log(known.lower, torch.inf)))
     room = _room(x, gone)
-    return dim, x, gone, list(zip(_reciprocal(a, b, log_h, log_k, room), _exponential(x, log_h, log_k, room), strict=True))
+    return (
+        dim,
+        x,
+        gone,
+        list(
+            zip(
+                _reciprocal(a, b, log_h, log_k, room),
+                _exponential(x, log_h, log_k, room),
+                strict=True,
+            )
+        ),
+    )
 
 
 @torch.no_grad()
 def _room(x: Interval, gone: Tensor | None) -> Tensor:
-    """What rounding may change of a logarithm that is made of scores, (..., 1): some units in the last place of the largest one. Factors
-    of the planes are exp of such logarithms, so that this is their relative error."""
+    """What rounding may change of a logarithm that is made of scores, (..., 1): some units in the
+    last place of the largest one. Factors of the planes are exp of such logarithms, so that this is
+    their relative error."""
     size = torch.maximum(x.lower.abs(), x.upper.abs())
     size = _without(gone, torch.where(torch.isfinite(size), size, 0)).amax(-1, keepdim=True)
     return ROOM * torch.finfo(x.dtype).eps * (1 + size)
@@ -163,8 +204,11 @@ def _minus_log(value: Tensor, vanishing: float) -> Tensor:
 
 
 def _better(x: Interval, pairs: list[tuple[Plane, Plane]]) -> list[Tensor]:
-    """1 where the exponential reading is tighter at the centre of the box, else 0; below and above."""
-    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0).unsqueeze(-2)
+    """1 where the exponential reading is tighter at the centre of the box, else 0; below and
+    above."""
+    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0).unsqueeze(
+        -2
+    )
     found = []
     for sign, ((slope, bias), (other_slope, other_bias)) in zip((1, -1), pairs, strict=True):
         here, there = bias + (slope * centre).sum(-1), other_bias + (other_slope * centre).sum(-1)
@@ -176,9 +220,13 @@ Plane = tuple[Tensor, Tensor]
 """Slopes (..., i, j) of result i in argument j, and intercepts (..., i)."""
 
 
-def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor) -> tuple[Plane, Plane]:
+def _reciprocal(
+    a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor
+) -> tuple[Plane, Plane]:
     finite = None if seems_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
-    only = (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
+    only = (
+        (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
+    )
     middle = only(0.5 * a + 0.5 * b)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
@@ -187,14 +235,19 @@ def _reciprocal(a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor
     up_bias = torch.exp(-log_h) + torch.exp(-log_k) - (touch * (1 - middle)).sum(-1)
     up_bias = up_bias + 2 * room * torch.exp(-log_h).detach()  # sum exp(m_j) <= K
 
-    # below: chord of exp over [a, b] divided by t^2; from a = -inf on the constant exp(b). Where t is beyond all numbers, 0.
+    # below: chord of exp over [a, b] divided by t^2; from a = -inf on the constant exp(b). Where t
+    # is beyond all numbers, 0.
     log_t = torch.logaddexp(log_h, log_k) - math.log(2)
     scale = -2 * log_t.unsqueeze(-1)
     rise, start = exp_chord(only(a), only(b), scale)
     if finite is not None:
-        rise, start = only(rise), torch.where(finite, start, torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf))
+        rise, start = (
+            only(rise),
+            torch.where(finite, start, torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf)),
+        )
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
-    low_bias = low_bias - 4 * room * torch.exp(-log_t).detach()  # sum exp(b_j) / t^2 = K / t^2 <= 2 / t
+    # sum exp(b_j) / t^2 = K / t^2 <= 2 / t
+    low_bias = low_bias - 4 * room * torch.exp(-log_t).detach()
 
     # z_j = x_j - x_i: the slope in x_i collects minus the sum of the others
     return (_in_scores(-rise), low_bias), (_in_scores(-touch), up_bias)
@@ -214,62 +267,91 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tup
     # below: g >= x_i - up_plane(x), which is g0 at the centre
     g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
     weight = torch.exp(g0)
-    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), weight * (1 - up_bias - g0) - 2 * room * weight.detach()
+    lower = (
+        weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)),
+        weight * (1 - up_bias - g0) - 2 * room * weight.detach(),
+    )
 
     # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
     rise, start = exp_chord(-log_k, -log_h, torch.zeros_like(log_h))
-    above = start - rise * low_bias + 2 * room * torch.exp(-log_h).detach()  # no smaller than the rise
+    # no smaller than the rise
+    above = start - rise * low_bias + 2 * room * torch.exp(-log_h).detach()
     upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), above
     return lower, upper
 
 
 def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the slope at a, with the line
-    lifted to both ends."""
+    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the
+    slope at a, with the line lifted to both ends."""
     gap, least = b - a, torch.finfo(a.dtype).eps ** 0.5
     bottom, top = torch.exp(a + scale), torch.exp(b + scale)
     rise = torch.lerp((top - bottom) / gap.clamp(min=least), bottom, (gap < least).to(a.dtype))
     return rise, torch.maximum(bottom - rise * a, top - rise * b)
 
 
-def _planes(call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor, up_bias: Tensor) -> Planes:
-    """Planes whose slopes have shape (..., i, j), for a result i and argument j in dimension ``dim``."""
+def _planes(
+    call: Call, dim: int, lower: Tensor, low_bias: Tensor, upper: Tensor, up_bias: Tensor
+) -> Planes:
+    """Planes whose slopes have shape (..., i, j), for a result i and argument j in dimension
+    ``dim``."""
     (x,) = call.inputs
     dims = len(x.shape)
     rest = string.ascii_lowercase[: dims - 1]
     place = lambda letter: rest[:dim] + letter + rest[dim:]
     bias = low_bias.movedim(-1, dim), up_bias.movedim(-1, dim)
-    return Planes(rest + "yz", place("y"), (place("z"),), (lower,), bias[0], (upper,), bias[1], (x.shape,))
+    return Planes(
+        rest + "yz", place("y"), (place("z"),), (lower,), bias[0], (upper,), bias[1], (x.shape,)
+    )
 
 
-register(aten._softmax, rule=Relaxed(softmax_interval, softmax_planes, uses_result=True, choices=softmax_family))
+register(
+    aten._softmax,
+    rule=Relaxed(softmax_interval, softmax_planes, uses_result=True, choices=softmax_family),
+)
 
 
-# log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of the chords of exp =:
-# c(x), and log h <= log t + (h - t)/t for any t; t is the value of c at the centre. All relative to the largest upper
-# bound s, so that nothing overflows.
+# log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of
+# the chords of exp =: c(x), and log h <= log t + (h - t)/t for any t; t is the value of c at the
+# centre. All relative to the largest upper bound s, so that nothing overflows.
 def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
-    """The lower and the upper plane of log-sum-exp over ``dims`` (kept with size 1), and the centre of the box."""
+    """The lower and the upper plane of log-sum-exp over ``dims`` (kept with size 1), and the centre
+    of the box."""
     shift = x.upper.amax(dims, keepdim=True).detach()
     shift = torch.where(torch.isfinite(shift), shift, 0)
     finite = torch.isfinite(x.lower - shift) & torch.isfinite(x.upper)
     a, b = torch.where(finite, x.lower - shift, 0), torch.where(finite, x.upper - shift, 0)
     m, zero = 0.5 * a + 0.5 * b, torch.zeros_like(a)
 
-    # Relative to the largest centre: exp(m) itself may be below normal numbers, whose logarithm is far off.
+    # Relative to the largest centre: exp(m) itself may be below normal numbers, whose logarithm is
+    # far off.
     top = torch.where(finite, m, -torch.inf).amax(dims, keepdim=True).detach()
     top = torch.where(torch.isfinite(top), top, 0)
     weight = torch.where(finite, torch.exp(m - top), zero)
     total = weight.sum(dims, keepdim=True)
-    low_slope = weight / torch.where(total > 0, total, 1)  # with no score that is finite for sure the constant -inf
+    # with no score that is finite for sure the constant -inf
+    low_slope = weight / torch.where(total > 0, total, 1)
     at = top + shift
-    low_bias = torch.log(total) - (low_slope * (m - top)).sum(dims, keepdim=True) + at - (low_slope * at).sum(dims, keepdim=True)
+    low_bias = (
+        torch.log(total)
+        - (low_slope * (m - top)).sum(dims, keepdim=True)
+        + at
+        - (low_slope * at).sum(dims, keepdim=True)
+    )
 
     rise, start = exp_chord(a, b, zero)  # from -inf on the constant exp(u)
-    rise, start = torch.where(finite, rise, zero), torch.where(finite, start, torch.exp(x.upper - shift))
+    rise, start = (
+        torch.where(finite, rise, zero),
+        torch.where(finite, start, torch.exp(x.upper - shift)),
+    )
     level = (rise * m + start).sum(dims, keepdim=True)
     up_slope = rise / level
-    up_bias = torch.log(level) + start.sum(dims, keepdim=True) / level - 1 + shift - (up_slope * shift).sum(dims, keepdim=True)
+    up_bias = (
+        torch.log(level)
+        + start.sum(dims, keepdim=True) / level
+        - 1
+        + shift
+        - (up_slope * shift).sum(dims, keepdim=True)
+    )
     up_bias = torch.where(torch.isposinf(level), torch.inf, up_bias)
     return (low_slope, low_bias), (up_slope, up_bias), m + shift
 
@@ -295,7 +377,17 @@ def lse_planes(call: Call) -> Relaxation:
     result = space if keep else "".join(letter for i, letter in enumerate(space) if i not in dims)
     if not keep:
         low_bias, up_bias = low_bias.squeeze(dims), up_bias.squeeze(dims)
-    return Planes(space, result, (space,), (low_slope,), low_bias, (up_slope,), up_bias, (x.shape,), kept=dims if keep else ())
+    return Planes(
+        space,
+        result,
+        (space,),
+        (low_slope,),
+        low_bias,
+        (up_slope,),
+        up_bias,
+        (x.shape,),
+        kept=dims if keep else (),
+    )
 
 
 register(aten.logsumexp, rule=Relaxed(lse_interval, lse_planes))

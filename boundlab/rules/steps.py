@@ -1,8 +1,8 @@
 """Rounding to whole numbers, of values and of quotients.
 
-floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between x - 1 and x + 1;
-each is monotone, so its values at the ends bound it too. Of these lines the one that is better in the middle is taken.
-"""
+floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between
+x - 1 and x + 1; each is monotone, so its values at the ends bound it too. Of these lines the one
+that is better in the middle is taken."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from boundlab.rules.registry import Call, Relaxed, aten, register
 
 
 def _lines(x: Interval, ends: Interval, scale: Tensor | float, below: float, above: float) -> Lines:
-    """The lines of a step function between ``scale x + below`` and ``scale x + above`` and between its ends."""
+    """The lines of a step function between ``scale x + below`` and ``scale x + above`` and between
+    its ends."""
     middle, jumps = x.centre * scale, ends.lower < ends.upper
     low, up = (middle + below > ends.lower) & jumps, (middle + above < ends.upper) & jumps
     zero = torch.zeros_like(ends.lower)
     slope = zero + scale
     return Lines(
-        (torch.where(low, slope, zero),), torch.where(low, below, ends.lower), (torch.where(up, slope, zero),), torch.where(up, above, ends.upper),
+        (torch.where(low, slope, zero),), torch.where(low, below, ends.lower),
+        (torch.where(up, slope, zero),), torch.where(up, above, ends.upper),
         (x.shape,),
     )  # fmt: skip
 
@@ -34,7 +36,12 @@ def _step(below: float, above: float) -> Relaxed:
         f = call.bind()
         return Interval(f(x.lower), f(x.upper))
 
-    return Relaxed(interval, lambda call: _lines(call.inputs[0], interval(call), 1.0, below, above), kind="elementwise", has_jumps=True)
+    return Relaxed(
+        interval,
+        lambda call: _lines(call.inputs[0], interval(call), 1.0, below, above),
+        kind="elementwise",
+        has_jumps=True,
+    )
 
 
 register(aten.floor, rule=_step(-1.0, 0.0))
@@ -42,15 +49,20 @@ register(aten.ceil, rule=_step(0.0, 1.0))
 register(aten.round.default, rule=_step(-0.5, 0.5))
 register(aten.trunc, aten.fix, rule=_step(-1.0, 1.0))
 
-# -- rounded quotients ---------------------------------------------------------------------------------------------------
+# -- rounded quotients -----------------------------------------------------------------------------
 
 
 def _quotient_interval(call: Call) -> Interval:
-    """For y of one sign the quotient is monotone in either argument, and rounding keeps that: the corners bound it."""
+    """For y of one sign the quotient is monotone in either argument, and rounding keeps that: the
+    corners bound it."""
     (x, y), kwargs = call.arguments
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
-    corners = [call.node.call((a, b), kwargs) for a in (lower_of(x), upper_of(x)) for b in (lower_of(y), upper_of(y))]
+    corners = [
+        call.node.call((a, b), kwargs)
+        for a in (lower_of(x), upper_of(x))
+        for b in (lower_of(y), upper_of(y))
+    ]
     return Interval(torch.stack(corners).amin(0), torch.stack(corners).amax(0))
 
 
@@ -63,35 +75,58 @@ def _quotient_lines(call: Call) -> Relaxation:
     return _lines(x, ends, 1 / y, below, above)
 
 
-BETWEEN: dict[Any, tuple[float, float]] = {"floor": (-1.0, 0.0), "trunc": (-1.0, 1.0), None: (0.0, 0.0)}
+BETWEEN: dict[Any, tuple[float, float]] = {
+    "floor": (-1.0, 0.0),
+    "trunc": (-1.0, 1.0),
+    None: (0.0, 0.0),
+}
 register(aten.div.Tensor_mode, rule=Relaxed(_quotient_interval, _quotient_lines, has_jumps=True))
 
 
-# -- remainders ------------------------------------------------------------------------------------------------------------
+# -- remainders ------------------------------------------------------------------------------------
 
 
 def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
-    """The interval of the remainder; where x and y stay in one period, x - k y, so that it is linear; k; and how far rounding may
-    move it. Elsewhere it lies between 0 and y, both of which rounding may reach."""
+    """The interval of the remainder; where x and y stay in one period, x - k y, so that it is
+    linear; k; and how far rounding may move it. Elsewhere it lies between 0 and y, both of which
+    rounding may reach."""
     (x, y), kwargs = call.arguments
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
     like = x.lower if isinstance(x, Interval) else y.lower
-    ends = [[torch.as_tensor(end, dtype=like.dtype, device=like.device) for end in (lower_of(v), upper_of(v))] for v in (x, y)]
+    ends = [
+        [
+            torch.as_tensor(end, dtype=like.dtype, device=like.device)
+            for end in (lower_of(v), upper_of(v))
+        ]
+        for v in (x, y)
+    ]
     corners = [(a, b) for a in ends[0] for b in ends[1]]
     values = torch.stack([torch.remainder(a, b) for a, b in corners])
     turns = torch.stack([torch.div(a, b, rounding_mode="floor") for a, b in corners])
     k = turns[0]
-    size = torch.maximum(ends[0][0].abs(), ends[0][1].abs()) + torch.maximum(ends[1][0].abs(), ends[1][1].abs())
+    size = torch.maximum(ends[0][0].abs(), ends[0][1].abs()) + torch.maximum(
+        ends[1][0].abs(), ends[1][1].abs()
+    )
     room = (8 * torch.finfo(like.dtype).eps * size).expand(k.shape)
-    # In one period the remainders of the corners differ as the arguments do; one period further on they would fall.
+    # In one period the remainders of the corners differ as the arguments do; one period further on
+    # they would fall.
     linear = torch.stack([a - k * b for a, b in corners])
     one = (turns == k).all(0) & ((values - linear).abs() <= room).all(0) & torch.isfinite(k)
-    one = one & (room < 0.5 * torch.minimum(ends[1][0].abs(), ends[1][1].abs()))  # else periods cannot be told apart
-    low, up = torch.minimum(ends[1][0], torch.zeros_like(like)), torch.maximum(ends[1][1], torch.zeros_like(like))
+    # else periods cannot be told apart
+    one = one & (room < 0.5 * torch.minimum(ends[1][0].abs(), ends[1][1].abs()))
+    low, up = (
+        torch.minimum(ends[1][0], torch.zeros_like(like)),
+        torch.maximum(ends[1][1], torch.zeros_like(like)),
+    )
     point = (ends[0][0] == ends[0][1]) & (ends[1][0] == ends[1][1])
     inside = one | point
-    return Interval(torch.where(inside, values.amin(0), low), torch.where(inside, values.amax(0), up)), one & ~point, k, room
+    return (
+        Interval(torch.where(inside, values.amin(0), low), torch.where(inside, values.amax(0), up)),
+        one & ~point,
+        k,
+        room,
+    )
 
 
 def _remainder_lines(call: Call) -> Relaxation:
@@ -109,4 +144,9 @@ def _remainder_lines(call: Call) -> Relaxation:
     return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
 
-register(aten.remainder, rule=Relaxed(lambda call: _remainder(call)[0], _remainder_lines, kind="elementwise", has_jumps=True))
+register(
+    aten.remainder,
+    rule=Relaxed(
+        lambda call: _remainder(call)[0], _remainder_lines, kind="elementwise", has_jumps=True
+    ),
+)

@@ -1,11 +1,11 @@
-"""Where an operator leaves the samples of a batch: for each operator a function from the layouts of its arguments to that of
-its result, or a refusal if the operator lets samples meet.
+"""Where an operator leaves the samples of a batch: for each operator a function from the layouts of
+its arguments to that of its result, or a refusal if the operator lets samples meet.
 
-A fact holds for every size of the batch and every value of the arguments, so that a layout that is found here is a proof that
-samples do not interact. It rests on one notion: an operator is *parallel* along a dimension if index i of the result there
-depends on index i of the arguments alone. Samples stay apart exactly where the operator is parallel along the dimension that
-carries them; along all others it *acts*.
-"""
+A fact holds for every size of the batch and every value of the arguments, so that a layout that is
+found here is a proof that samples do not interact. It rests on one notion: an operator is
+*parallel* along a dimension if index i of the result there depends on index i of the arguments
+alone. Samples stay apart exactly where the operator is parallel along the dimension that carries
+them; along all others it *acts*."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Unknown(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A node with what is known of its arguments: ``shapes`` of all tensors, with ``samples`` in the place of the batch size;
-    ``numbers``: the values of the integers that the graph computes from shapes; ``masks``: the tensors of truth values;
-    ``own``: the tensors that hold, for each sample, its own place in the batch."""
+    """A node with what is known of its arguments: ``shapes`` of all tensors, with ``samples`` in
+    the place of the batch size; ``numbers``: the values of the integers that the graph computes
+    from shapes; ``masks``: the tensors of truth values; ``own``: the tensors that hold, for each
+    sample, its own place in the batch."""
 
     node: Node
     samples: int
@@ -122,7 +123,8 @@ def structure(*ops: Any) -> Callable[[Structure], Structure]:
 
 
 def find_structure(node: Node) -> Structure:
-    """The structure of a node's operator; what torch itself marks as pointwise needs no row in the table."""
+    """The structure of a node's operator; what torch itself marks as pointwise needs no row in the
+    table."""
     op = node.op
     packet = op.overloadpacket if isinstance(op, torch._ops.OpOverload) else None
     found = STRUCTURES.get(op) or STRUCTURES.get(packet)
@@ -137,20 +139,22 @@ def find_structure(node: Node) -> Structure:
 
 
 def samples_first(site: Site) -> Layout | None:
-    """What the registration of a rule states unless there is a row for its operator: dimension 0 of every argument with samples
-    counts them, and the operator is parallel along it."""
+    """What the registration of a rule states unless there is a row for its operator: dimension 0 of
+    every argument with samples counts them, and the operator is parallel along it."""
     if any(layout not in (None, Layout()) for layout in map(site.layouts.get, site.tensors)):
         raise Meets("its samples do not lie in dimension 0 alone")
     return site.agreed(site.layouts.get(name) for name in site.tensors)
 
 
-# -- one index at a time --------------------------------------------------------------------------------------------------
+# -- one index at a time ---------------------------------------------------------------------------
 
 
 def _broadcast(site: Site, name: str, dims: int) -> Layout | None:
     """The layout of an argument in a result of ``dims`` dimensions that it broadcasts to."""
     layout = site.layouts.get(name)
-    return None if layout is None else replace(layout, dim=layout.dim + dims - len(site.shapes[name]))
+    return (
+        None if layout is None else replace(layout, dim=layout.dim + dims - len(site.shapes[name]))
+    )
 
 
 def pointwise(site: Site) -> Layout | None:
@@ -158,16 +162,21 @@ def pointwise(site: Site) -> Layout | None:
 
 
 structure(
-    aten._to_copy, aten.to, aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.contiguous, aten.alias,
-    aten.lift_fresh_copy, aten.detach, aten.log_sigmoid, aten.log_sigmoid_forward, aten.hardswish, aten.where, aten.rsub, aten.add, aten.sub,
-    aten.mul, aten.multiply, aten.greater, aten.greater_equal, aten.less, aten.less_equal, aten.__and__, aten.__or__, aten.__xor__, aten.fix,
-    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, softsign, tanhshrink, rounded, rounded_in_place, cut_off,
+    aten._to_copy, aten.to, aten.dropout, aten.feature_dropout, aten.alpha_dropout,
+    aten.feature_alpha_dropout, aten.contiguous, aten.alias,
+    aten.lift_fresh_copy, aten.detach, aten.log_sigmoid, aten.log_sigmoid_forward, aten.hardswish,
+    aten.where, aten.rsub, aten.add, aten.sub,
+    aten.mul, aten.multiply, aten.greater, aten.greater_equal, aten.less, aten.less_equal,
+    aten.__and__, aten.__or__, aten.__xor__, aten.fix,
+    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, softsign, tanhshrink, rounded,
+    rounded_in_place, cut_off,
 )(pointwise)  # fmt: skip
 
 
 @structure(aten.type_as, aten.expand, aten.broadcast_to, aten.fill, aten.bucketize)
 def first_pointwise(site: Site) -> Layout | None:
-    """Pointwise in the first argument; of the others only the shape or the type counts, or no samples are in them."""
+    """Pointwise in the first argument; of the others only the shape or the type counts, or no
+    samples are in them."""
     if site.node.op in (aten.fill.Tensor, aten.bucketize.Tensor):
         site.plain(*site.node.args[1:])
     return site.agreed([_broadcast(site, site.node.args[0].name, len(site.out))])
@@ -179,16 +188,17 @@ def _prelu(site: Site) -> Layout | None:
     return site.layout(site["self"])
 
 
-# -- the same elements in another shape -------------------------------------------------------------------------------------
+# -- the same elements in another shape ------------------------------------------------------------
 
 
 @structure(
-    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze, aten._unsafe_view, aten.view_as, aten.reshape_as,
-    aten.ravel, aten.atleast_1d, aten.atleast_2d,
+    aten.view, aten.reshape, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze,
+    aten._unsafe_view, aten.view_as, aten.reshape_as, aten.ravel, aten.atleast_1d, aten.atleast_2d,
 )  # fmt: skip
 def reshape(site: Site) -> Layout | None:
-    """The order of elements stays. Element k belongs to sample ``k // distance % samples``; in a dimension with ``rest`` elements
-    behind it that is the layout with ``inner = distance / rest``, if both divisions come out even."""
+    """The order of elements stays. Element k belongs to sample ``k // distance % samples``; in a
+    dimension with ``rest`` elements behind it that is the layout with ``inner = distance / rest``,
+    if both divisions come out even."""
     source = site.node.args[0]
     layout = site.layout(source)
     if layout is None:
@@ -243,7 +253,11 @@ def _movedim(site: Site) -> Layout | None:
 def _repeat(site: Site) -> Layout | None:
     """Copies of the whole dimension behind each other: as many more blocks of all samples."""
     layout = _broadcast(site, site.node.args[0].name, len(site.out))
-    return None if layout is None else replace(layout, outer=site.out[layout.dim] // (layout.inner * site.samples))
+    return (
+        None
+        if layout is None
+        else replace(layout, outer=site.out[layout.dim] // (layout.inner * site.samples))
+    )
 
 
 @structure(aten.repeat_interleave.self_int, aten.repeat_interleave.self_Tensor)
@@ -261,11 +275,12 @@ def _repeat_interleave(site: Site) -> Layout | None:
     return replace(layout, inner=layout.inner * repeats)
 
 
-# -- along some dimensions ----------------------------------------------------------------------------------------------
+# -- along some dimensions -------------------------------------------------------------------------
 
 
 def _beside(site: Site, x: Any, acts: Iterable[int], kept: bool = True) -> Layout | None:
-    """The layout of x, if the operator acts along other dimensions; these stay where they are, or are dropped."""
+    """The layout of x, if the operator acts along other dimensions; these stay where they are, or
+    are dropped."""
     layout = site.layout(x)
     if layout is None:
         return None
@@ -277,8 +292,9 @@ def _beside(site: Site, x: Any, acts: Iterable[int], kept: bool = True) -> Layou
 
 
 def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> Structure:
-    """Acts along the dimensions that an argument names, and reads nothing else with samples. kept: whether they stay; ``keepdim``
-    decides if the operator has it. whole: the values of that argument that stand for all dimensions."""
+    """Acts along the dimensions that an argument names, and reads nothing else with samples. kept:
+    whether they stay; ``keepdim`` decides if the operator has it. whole: the values of that
+    argument that stand for all dimensions."""
 
     def find(site: Site) -> Layout | None:
         x = site.node.args[0]
@@ -293,8 +309,10 @@ def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> S
 
 
 structure(
-    aten._softmax, aten.softmax, aten._log_softmax, aten.log_softmax, aten.cumsum, aten.cumprod, aten.cummax, aten.cummin, aten.logcumsumexp,
-    aten.sort, aten.argsort, aten.topk, aten.diff, aten.split.sizes, aten.split_with_sizes, aten.chunk, aten.tensor_split, aten.index_fill,
+    aten._softmax, aten.softmax, aten._log_softmax, aten.log_softmax, aten.cumsum, aten.cumprod,
+    aten.cummax, aten.cummin, aten.logcumsumexp,
+    aten.sort, aten.argsort, aten.topk, aten.diff, aten.split.sizes, aten.split_with_sizes,
+    aten.chunk, aten.tensor_split, aten.index_fill,
 )(along("dim"))  # fmt: skip
 structure(aten.flip, aten.rot90)(along("dims"))
 structure(aten.fliplr)(lambda site: _beside(site, site["self"], (1,)))
@@ -303,16 +321,20 @@ structure(aten.roll)(along("dims", whole=([], ())))
 structure(aten.unfold)(along("dimension"))
 structure(aten.select, aten.unbind)(along("dim", kept=False))
 structure(
-    aten.sum.dim_IntList, aten.mean.dim, aten.amax, aten.amin, aten.argmax, aten.argmin, aten.logsumexp, aten.var.dim, aten.var.correction,
-    aten.std.dim, aten.std.correction, aten.prod.dim_int, aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.mode,
-    aten.kthvalue, aten.any.dim, aten.any.dims, aten.all.dim, aten.all.dims, aten.linalg_vector_norm, aten.nansum, aten.aminmax,
+    aten.sum.dim_IntList, aten.mean.dim, aten.amax, aten.amin, aten.argmax, aten.argmin,
+    aten.logsumexp, aten.var.dim, aten.var.correction,
+    aten.std.dim, aten.std.correction, aten.prod.dim_int, aten.max.dim, aten.min.dim,
+    aten.median.dim, aten.nanmedian.dim, aten.mode,
+    aten.kthvalue, aten.any.dim, aten.any.dims, aten.all.dim, aten.all.dims,
+    aten.linalg_vector_norm, aten.nansum, aten.aminmax,
 )(along("dim", whole=(None, [], ())))  # fmt: skip
 structure(aten.count_nonzero.dim_IntList)(along("dim", kept=False))
 
 
 @structure(
-    aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default, aten.min.default, aten.prod.default, aten.trace,
-    aten.diag, aten.median.default, aten.count_nonzero.default, aten.take, aten.masked_select, aten.nonzero, aten.repeat_interleave,
+    aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default,
+    aten.min.default, aten.prod.default, aten.trace, aten.diag, aten.median.default,
+    aten.count_nonzero.default, aten.take, aten.masked_select, aten.nonzero, aten.repeat_interleave,
     moments,
 )  # fmt: skip
 def whole(site: Site) -> Layout | None:
@@ -329,12 +351,17 @@ def _slice(site: Site) -> Layout | None:
     if layout is None or layout.dim != dim:
         return layout
     size, block = site.shape(x)[dim], layout.inner * site.samples
-    number = lambda end, default: default if end is None else site.numbers.get(end.name) if isinstance(end, Ref) else end
+    number = lambda end, default: (
+        default if end is None else site.numbers.get(end.name) if isinstance(end, Ref) else end
+    )
     start, end = number(site["start"], 0), number(site["end"], size)
     if start is None or end is None or site["step"] != 1:
         raise Meets("it picks some of the samples")
     start, end = (min(max(at + size if at < 0 else at, 0), size) for at in (start, end))
-    fixed = any(isinstance(given, int) and given not in (0, 2**63 - 1) for given in (site["start"], site["end"]))
+    fixed = any(
+        isinstance(given, int) and given not in (0, 2**63 - 1)
+        for given in (site["start"], site["end"])
+    )
     if start % block or end % block or end <= start or (fixed and (start, end) != (0, size)):
         raise Meets("it picks some of the samples")
     return replace(layout, outer=(end - start) // block)
@@ -370,14 +397,16 @@ def _joined(site: Site, parts: list[Any], dim: int) -> Layout | None:
     layouts = [site.layout(part) for part in parts]
     if not any(layout is not None and layout.dim == dim for layout in layouts):
         return site.agreed(layouts)
-    if any(layout is None or layout.dim != dim or layout.inner != layouts[0].inner for layout in layouts):  # type: ignore[union-attr]
+    carried = [layout for layout in layouts if layout is not None and layout.dim == dim]
+    if len(carried) < len(layouts) or len({layout.inner for layout in carried}) > 1:
         raise Meets("it puts something else beside the samples")
-    return Layout(dim, sum(layout.outer for layout in layouts if layout is not None), layouts[0].inner)  # type: ignore[union-attr]
+    return Layout(dim, sum(layout.outer for layout in carried), carried[0].inner)
 
 
 @structure(aten.vstack, aten.hstack)
 def _side_by_side(site: Site) -> Layout | None:
-    """vstack along dimension 0, hstack along dimension 1, or 0 of single rows; of tensors of at least two dimensions here."""
+    """vstack along dimension 0, hstack along dimension 1, or 0 of single rows; of tensors of at
+    least two dimensions here."""
     parts = site["tensors"]
     dim = 0 if site.node.op is aten.vstack.default or len(site.shape(parts[0])) == 1 else 1
     if any(len(site.shape(part)) < 2 for part in parts) and site.node.op is aten.vstack.default:
@@ -389,7 +418,10 @@ def _side_by_side(site: Site) -> Layout | None:
 def _stack(site: Site) -> Layout | None:
     dim = site["dim"] % len(site.out)
     found = [site.layout(part) for part in site["tensors"]]
-    return site.agreed(None if layout is None else replace(layout, dim=layout.dim + (layout.dim >= dim)) for layout in found)
+    return site.agreed(
+        None if layout is None else replace(layout, dim=layout.dim + (layout.dim >= dim))
+        for layout in found
+    )
 
 
 @structure(aten.diagonal)
@@ -424,16 +456,33 @@ def trailing(count: int) -> Structure:
 
 
 structure(aten.tril, aten.triu)(trailing(2))
-structure(aten.avg_pool1d, aten.adaptive_avg_pool1d, aten.max_pool1d, aten.reflection_pad1d, aten.replication_pad1d)(trailing(1))
 structure(
-    aten.avg_pool2d, aten.adaptive_avg_pool2d, aten._adaptive_avg_pool2d, aten.max_pool2d, aten.reflection_pad2d, aten.replication_pad2d,
+    aten.avg_pool1d,
+    aten.adaptive_avg_pool1d,
+    aten.max_pool1d,
+    aten.reflection_pad1d,
+    aten.replication_pad1d,
+)(trailing(1))
+structure(
+    aten.avg_pool2d, aten.adaptive_avg_pool2d, aten._adaptive_avg_pool2d, aten.max_pool2d,
+    aten.reflection_pad2d, aten.replication_pad2d,
 )(trailing(2))  # fmt: skip
 structure(
-    aten.avg_pool3d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool3d, aten.max_pool3d, aten.reflection_pad3d, aten.replication_pad3d,
+    aten.avg_pool3d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool3d, aten.max_pool3d,
+    aten.reflection_pad3d, aten.replication_pad3d,
 )(trailing(3))  # fmt: skip
-structure(aten.upsample_nearest1d, aten._upsample_nearest_exact1d, aten.upsample_linear1d)(trailing(1))
-structure(aten.upsample_nearest2d, aten._upsample_nearest_exact2d, aten.upsample_bilinear2d, aten.upsample_bicubic2d)(trailing(2))
-structure(aten.upsample_nearest3d, aten._upsample_nearest_exact3d, aten.upsample_trilinear3d)(trailing(3))
+structure(aten.upsample_nearest1d, aten._upsample_nearest_exact1d, aten.upsample_linear1d)(
+    trailing(1)
+)
+structure(
+    aten.upsample_nearest2d,
+    aten._upsample_nearest_exact2d,
+    aten.upsample_bilinear2d,
+    aten.upsample_bicubic2d,
+)(trailing(2))
+structure(aten.upsample_nearest3d, aten._upsample_nearest_exact3d, aten.upsample_trilinear3d)(
+    trailing(3)
+)
 structure(aten.pixel_shuffle, aten.pixel_unshuffle)(trailing(3))
 
 
@@ -459,10 +508,18 @@ def _pad(site: Site) -> Layout | None:
     """Pairs of widths for the last dimensions, the last one first."""
     x, widths = site["self"], site["pad"]
     dims = len(site.shape(x))
-    return _beside(site, x, [dims - 1 - i // 2 for i, width in enumerate(widths) if isinstance(width, Ref) or width != 0])
+    return _beside(
+        site,
+        x,
+        [
+            dims - 1 - i // 2
+            for i, width in enumerate(widths)
+            if isinstance(width, Ref) or width != 0
+        ],
+    )
 
 
-# -- sums of products -----------------------------------------------------------------------------------------------------
+# -- sums of products ------------------------------------------------------------------------------
 
 
 @structure(aten.linear)
@@ -509,24 +566,36 @@ def _inner(site: Site) -> Layout | None:
     first, second = _beside(site, x, [len(site.shape(x)) - 1]), site.layout(y)
     if second is not None and second.dim == len(site.shape(y)) - 1:
         raise Meets("it sums over the samples")
-    return site.agreed([first, None if second is None else replace(second, dim=second.dim + len(site.shape(x)) - 1)])
+    return site.agreed(
+        [
+            first,
+            None if second is None else replace(second, dim=second.dim + len(site.shape(x)) - 1),
+        ]
+    )
 
 
 @structure(aten.outer)
 def _outer(site: Site) -> Layout | None:
     second = site.layout(site["vec2"])
-    return site.agreed([site.layout(site["self"]), None if second is None else replace(second, dim=1)])
+    return site.agreed(
+        [site.layout(site["self"]), None if second is None else replace(second, dim=1)]
+    )
 
 
 @structure(aten.einsum.default)
 def _einsum(site: Site) -> Layout | None:
     equation, operands = site["equation"].replace(" ", ""), site["tensors"]
     left, arrow, right = equation.partition("->")
-    letters = [_letters(part, len(site.shape(x))) for part, x in zip(left.split(","), operands, strict=True)]
+    letters = [
+        _letters(part, len(site.shape(x)))
+        for part, x in zip(left.split(","), operands, strict=True)
+    ]
     if not arrow:
         every = [c for part in letters for c in part]
         dots = sorted({c for c in every if c.isdigit()}, key=int, reverse=True)
-        right = "".join(dots) + "".join(sorted(c for c in set(every) if every.count(c) == 1 and not c.isdigit()))
+        right = "".join(dots) + "".join(
+            sorted(c for c in set(every) if every.count(c) == 1 and not c.isdigit())
+        )
     result = _letters(right, len(site.out))
     found = []
     for part, x in zip(letters, operands, strict=True):
@@ -539,13 +608,15 @@ def _einsum(site: Site) -> Layout | None:
 
 
 def _letters(part: str, dims: int) -> str:
-    """The indices of one operand; dimensions that dots stand for get digits, which count from the right."""
+    """The indices of one operand; dimensions that dots stand for get digits, which count from the
+    right."""
     count = dims - len(part.replace("...", ""))
     return part.replace("...", "".join(str(i) for i in reversed(range(count))))
 
 
 @structure(
-    aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
+    aten.conv1d, aten.conv2d, aten.conv3d,
+    aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
 )  # fmt: skip
 def _convolution(site: Site) -> Layout | None:
     """Only a dimension in front of the channels is parallel."""
@@ -555,7 +626,7 @@ def _convolution(site: Site) -> Layout | None:
     return _beside(site, x, range(dims - len(site.shape(weight)) + 1, dims))
 
 
-# -- picking and placing --------------------------------------------------------------------------------------------------
+# -- picking and placing ---------------------------------------------------------------------------
 
 
 @structure(aten.index_select)
@@ -563,7 +634,9 @@ def _index_select(site: Site) -> Layout | None:
     x, index = site["self"], site["index"]
     (dim,) = site.dims(x, site["dim"])
     picked = site.layout(index)
-    return site.agreed([_beside(site, x, (dim,)), None if picked is None else replace(picked, dim=dim)])
+    return site.agreed(
+        [_beside(site, x, (dim,)), None if picked is None else replace(picked, dim=dim)]
+    )
 
 
 @structure(aten.gather, aten.take_along_dim)
@@ -581,22 +654,41 @@ def _scatter(site: Site) -> Layout | None:
     acts = site.dims(x, site["dim"])
     found = [_beside(site, Ref(name), acts) for name in site.tensors if len(site.shapes[name]) > 0]
     layout = site.agreed(found)
-    sizes = {site.shapes[name][layout.dim] for name in site.tensors if len(site.shapes[name]) > layout.dim} if layout is not None else set()
-    if layout is not None and len(sizes) > 1 and site.node.op not in (aten.index_copy.default, aten.index_add.default):
+    sizes = (
+        {
+            site.shapes[name][layout.dim]
+            for name in site.tensors
+            if len(site.shapes[name]) > layout.dim
+        }
+        if layout is not None
+        else set()
+    )
+    if (
+        layout is not None
+        and len(sizes) > 1
+        and site.node.op not in (aten.index_copy.default, aten.index_add.default)
+    ):
         raise Meets("it writes to some of the samples")
     return layout
 
 
 def _indexed(site: Site, x: Any, indices: Any) -> tuple[list[Layout | None], Callable[[int], int]]:
-    """Of ``x[indices]`` with whole numbers: the layouts that x and the indices bring, and where a dimension of x that has no index
-    comes to lie."""
+    """Of ``x[indices]`` with whole numbers: the layouts that x and the indices bring, and where a
+    dimension of x that has no index comes to lie."""
     chosen = {dim: index for dim, index in enumerate(indices) if index is not None}
     wide = max(len(site.shape(index)) for index in chosen.values())
     together = max(chosen) - min(chosen) + 1 == len(chosen)
     first = min(chosen) if together else 0
-    place = lambda dim: dim - sum(other < dim for other in chosen) + (wide if dim >= first or not together else 0)
-    brought = lambda layout, index: replace(layout, dim=layout.dim + first + wide - len(site.shape(index)))
-    found = [None if (layout := site.layout(index)) is None else brought(layout, index) for index in chosen.values()]
+    place = lambda dim: (
+        dim - sum(other < dim for other in chosen) + (wide if dim >= first or not together else 0)
+    )
+    brought = lambda layout, index: replace(
+        layout, dim=layout.dim + first + wide - len(site.shape(index))
+    )
+    found = [
+        None if (layout := site.layout(index)) is None else brought(layout, index)
+        for index in chosen.values()
+    ]
     layout = site.layout(x)
     if layout is not None and layout.dim in chosen:
         index = chosen[layout.dim]
@@ -618,7 +710,8 @@ def _index(site: Site) -> Layout | None:
 
 
 def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
-    """Of ``x[:, mask]`` with one mask that has no samples: the dimensions that it covers become one."""
+    """Of ``x[:, mask]`` with one mask that has no samples: the dimensions that it covers become
+    one."""
     chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     (first, mask), *others = chosen
     site.plain(mask)
@@ -635,8 +728,8 @@ def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
 
 @structure(aten.index_put)
 def _index_put(site: Site) -> Layout | None:
-    """``x[mask] = number`` is pointwise; else the samples must lie in a dimension of x without an index, and what is written carries
-    them in the same place as ``x[indices]``."""
+    """``x[mask] = number`` is pointwise; else the samples must lie in a dimension of x without an
+    index, and what is written carries them in the same place as ``x[indices]``."""
     x, indices, values = site["self"], site["indices"], site["values"]
     chosen = [index for index in indices if index is not None]
     masks = [index for index in chosen if index.name in site.masks]
@@ -651,17 +744,23 @@ def _index_put(site: Site) -> Layout | None:
     if masks:
         found, dims = _masked(site, x, indices), len(site.shape(x)) - len(site.shape(masks[0])) + 1
     else:
-        (found, *_), dims = _indexed(site, x, indices)[0][::-1], len(site.shape(x)) - len(chosen) + max(len(site.shape(i)) for i in chosen)
-    if written is not None and (found is None or replace(written, dim=written.dim + dims - len(site.shape(values))) != found):
+        (found, *_), dims = (
+            _indexed(site, x, indices)[0][::-1],
+            len(site.shape(x)) - len(chosen) + max(len(site.shape(i)) for i in chosen),
+        )
+    if written is not None and (
+        found is None or replace(written, dim=written.dim + dims - len(site.shape(values))) != found
+    ):
         raise Meets("what it writes carries the samples elsewhere")
     return layout
 
 
-# -- values that do not depend on the perturbation ----------------------------------------------------------------------------
+# -- values that do not depend on the perturbation -------------------------------------------------
 
 
 def constant(site: Site) -> Layout | None:
-    """A value that is the same whatever the samples are: they may be taken to lie in a dimension that grows with the batch."""
+    """A value that is the same whatever the samples are: they may be taken to lie in a dimension
+    that grows with the batch."""
     found = [dim for dim, size in enumerate(site.out) if size == site.samples]
     return Layout(found[0]) if len(found) == 1 else None
 

@@ -1,4 +1,5 @@
-"""Where the tangent of an S-shaped function that passes through its point at u touches it: a table, made once."""
+"""Where the tangent of an S-shaped function that passes through its point at u touches it: a table,
+made once."""
 
 from __future__ import annotations
 
@@ -20,22 +21,25 @@ SMALLEST, LARGEST = 2.0**-10, 2.0**10
 class Touching:
     """f: convex below 0, concave above, point-symmetric about (0, f(0)); df: its derivative.
 
-    For u > 0 the tangents at d < 0 whose value at u is at most f(u) are those with d up to some d*(u), which depends on u alone.
-    Between the points of the table, at equal ratios of u, it is interpolated and then lowered by more than the error that is
-    found half way between them. Below the table d* is almost proportional to u (f is almost a cubic), and lowered by 1 %, where
-    nothing is lost any more: a tangent misses (u, f(u)) by the third power of u. The symmetry makes the same table serve for
-    -f(-t), whose lower lines are the upper ones of f.
-    """
+    For u > 0 the tangents at d < 0 whose value at u is at most f(u) are those with d up to some
+    d*(u), which depends on u alone. Between the points of the table, at equal ratios of u, it is
+    interpolated and then lowered by more than the error that is found half way between them. Below
+    the table d* is almost proportional to u (f is almost a cubic), and lowered by 1 %, where
+    nothing is lost any more: a tangent misses (u, f(u)) by the third power of u. The symmetry makes
+    the same table serve for -f(-t), whose lower lines are the upper ones of f."""
 
     f: Function
     df: Function
 
     def __call__(self, u: Tensor) -> Tensor:
-        """A point just below d*(u); infinity for u <= 0, where every tangent is below f, minus infinity beyond the table."""
+        """A point just below d*(u); infinity for u <= 0, where every tangent is below f, minus
+        infinity beyond the table."""
         table = self._tables.get((u.dtype, u.device))
         if table is None:
             table = self._tables[u.dtype, u.device] = self._table.to(u)
-        where = (torch.log2(u.clamp(min=SMALLEST, max=LARGEST)) - math.log2(SMALLEST)) * (STEPS / (math.log2(LARGEST) - math.log2(SMALLEST)))
+        where = (torch.log2(u.clamp(min=SMALLEST, max=LARGEST)) - math.log2(SMALLEST)) * (
+            STEPS / (math.log2(LARGEST) - math.log2(SMALLEST))
+        )
         first = where.long().clamp(0, STEPS - 1)
         ratio = torch.lerp(table[first], table[first + 1], where - first)
         found = ratio * u
@@ -49,11 +53,15 @@ class Touching:
     @cached_property
     def _table(self) -> Tensor:
         """d*(u) / u, lowered."""
-        points = torch.logspace(math.log2(SMALLEST), math.log2(LARGEST), STEPS + 1, base=2.0, dtype=torch.float64)
+        points = torch.logspace(
+            math.log2(SMALLEST), math.log2(LARGEST), STEPS + 1, base=2.0, dtype=torch.float64
+        )
         ratios = self._exact(points) / points
         middle = (points[1:] * points[:-1]).sqrt()
         error = ((ratios[1:] + ratios[:-1]) / 2 - self._exact(middle) / middle).abs()
-        lowered = ratios - 4 * torch.maximum(torch.nn.functional.pad(error, (0, 1)), torch.nn.functional.pad(error, (1, 0)))
+        lowered = ratios - 4 * torch.maximum(
+            torch.nn.functional.pad(error, (0, 1)), torch.nn.functional.pad(error, (1, 0))
+        )
         lowered = lowered - 2e-7 * ratios.abs()
         lowered[0] = 1.01 * ratios[0]
         return lowered

@@ -1,16 +1,17 @@
-"""Linear layers in training: intervals and rows through them, and one gradient of the weight for both.
+"""Linear layers in training: intervals and rows through them, and one gradient of the weight for
+both.
 
-Centre and radius of the result are c W^T + b and r |W|^T, rows become R W. Written with abs and autograd, a step makes seven
-tensors of the size of W (|W|, three gradients, a sign, a product and a sum), which for the wide layers behind convolutions
-costs more than the products themselves. Here |W| exists a few rows at a time, and there is one gradient, made where all
-that belongs to it is known:
+Centre and radius of the result are c W^T + b and r |W|^T, rows become R W. Written with abs and
+autograd, a step makes seven tensors of the size of W (|W|, three gradients, a sign, a product and a
+sum), which for the wide layers behind convolutions costs more than the products themselves. Here
+|W| exists a few rows at a time, and there is one gradient, made where all that belongs to it is
+known:
 
     dW = g_c^T c + R^T g_R + sign(W) * (g_r^T r),    dc = g_c W,    dr = g_r |W|,    dR = g_R W^T.
 
-Its terms are products of thin matrices: a layer hands these on (:class:`_Gathered`) as long as they are smaller than W.
-Thin matrices times wide ones are made a few rows of W at a time as well: what they add up to stays in the cache, which
-matrix products as such do not see to.
-"""
+Its terms are products of thin matrices: a layer hands these on (:class:`_Gathered`) as long as they
+are smaller than W. Thin matrices times wide ones are made a few rows of W at a time as well: what
+they add up to stays in the cache, which matrix products as such do not see to."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ Factors = tuple[Tensor, Tensor, bool]
 
 
 class _Gathered(torch.autograd.Function):
-    """The weight itself. Layers that read it leave factors of its gradient here, which autograd reaches after all of them."""
+    """The weight itself. Layers that read it leave factors of its gradient here, which autograd
+    reaches after all of them."""
 
     @staticmethod
     def forward(weight: Tensor) -> Tensor:
@@ -56,7 +58,8 @@ class _Gathered(torch.autograd.Function):
 
 
 def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
-    """The gradient of a weight from its terms, or None if they are left where it is gathered, or nobody asks for it."""
+    """The gradient of a weight from its terms, or None if they are left where it is gathered, or
+    nobody asks for it."""
     place = ctx.gathered  # whether this pass will come there, autograd tells in no public way
     if place is not None and not torch._C._will_engine_execute_node(place):
         return None
@@ -74,7 +77,9 @@ def _pass() -> int:
 
 
 def _product(weight: Tensor, terms: list[Factors]) -> Tensor:
-    plain, signed = (_stacked([(u, v) for u, v, sign in terms if sign is wanted]) for wanted in (False, True))
+    plain, signed = (
+        _stacked([(u, v) for u, v, sign in terms if sign is wanted]) for wanted in (False, True)
+    )
     found = torch.empty_like(weight) if signed else torch.zeros_like(weight)
     for rows, room in _blocks(weight, max(len(u) for u, _, _ in terms)):
         block = found[rows]
@@ -95,7 +100,9 @@ def _stacked(factors: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | No
 
 class _IntervalLinear(torch.autograd.Function):
     @staticmethod
-    def forward(centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         middle = _turned(centre, weight)
         reach = radius.new_empty(len(radius), len(weight))
         for rows, room in _blocks(weight, len(radius)):
@@ -115,10 +122,19 @@ class _IntervalLinear(torch.autograd.Function):
         wants = ctx.needs_input_grad
         if torch.is_grad_enabled():  # asked to be differentiated again: plain formulas
             d_weight = of_centre.T @ centre + weight.sign() * (of_reach.T @ radius)
-            return of_centre @ weight, of_reach @ weight.abs(), d_weight, of_centre.sum(0) if ctx.has_bias else None
+            return (
+                of_centre @ weight,
+                of_reach @ weight.abs(),
+                d_weight,
+                of_centre.sum(0) if ctx.has_bias else None,
+            )
         d_centre = _times(of_centre, weight) if wants[0] else None
         d_radius = _times(of_reach, weight, absolute=True) if wants[1] else None
-        d_weight = _handed_on(ctx, weight, [(of_centre, centre, False), (of_reach, radius, True)]) if wants[2] else None
+        d_weight = (
+            _handed_on(ctx, weight, [(of_centre, centre, False), (of_reach, radius, True)])
+            if wants[2]
+            else None
+        )
         return d_centre, d_radius, d_weight, of_centre.sum(0) if ctx.has_bias and wants[3] else None
 
 
@@ -138,12 +154,19 @@ class _RowsLinear(torch.autograd.Function):
         d_rows = _turned(gradient, weight) if ctx.needs_input_grad[0] else None
         if torch.is_grad_enabled():
             return d_rows, rows.T @ gradient
-        return d_rows, _handed_on(ctx, weight, [(rows, gradient, False)]) if ctx.needs_input_grad[1] else None
+        return d_rows, _handed_on(ctx, weight, [(rows, gradient, False)]) if ctx.needs_input_grad[
+            1
+        ] else None
 
 
 def _blocks(weight: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of a weight to be worked on at once, with so many others, and room for as many weights; elsewhere than on CPU all."""
-    step = max(ROWS, count // 4, BLOCK // max(1, weight.shape[1]) if weight.device.type == "cpu" else len(weight))
+    """Rows of a weight to be worked on at once, with so many others, and room for as many weights;
+    elsewhere than on CPU all."""
+    step = max(
+        ROWS,
+        count // 4,
+        BLOCK // max(1, weight.shape[1]) if weight.device.type == "cpu" else len(weight),
+    )
     room = weight.new_empty(min(step, len(weight)), weight.shape[1])
     for i in range(0, len(weight), step):
         rows = slice(i, min(i + step, len(weight)))
@@ -172,11 +195,17 @@ def _place(weight: Tensor) -> Any:
 
 def is_trained(weight: Any) -> bool:
     """Whether a matrix of weights gets a gradient."""
-    return isinstance(weight, Tensor) and weight.dim() == 2 and weight.requires_grad and torch.is_grad_enabled()
+    return (
+        isinstance(weight, Tensor)
+        and weight.dim() == 2
+        and weight.requires_grad
+        and torch.is_grad_enabled()
+    )
 
 
 def gathered(weight: Tensor) -> Tensor:
-    """A matrix of weights whose gradient is made once for all layers of this module that read it."""
+    """A matrix of weights whose gradient is made once for all layers of this module that read
+    it."""
     found: Tensor = _Gathered.apply(weight)  # type: ignore[no-untyped-call]
     return found
 
@@ -185,8 +214,11 @@ def is_gathered(weight: Tensor) -> bool:
     return _place(weight) is not None
 
 
-def interval_linear(centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Centre and radius of ``linear(x, weight, bias)`` for x of any leading shape within ``centre +- radius``."""
+def interval_linear(
+    centre: Tensor, radius: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Centre and radius of ``linear(x, weight, bias)`` for x of any leading shape within ``centre
+    +- radius``."""
     shape = (*centre.shape[:-1], len(weight))
     flat = lambda tensor: tensor.reshape(-1, centre.shape[-1])
     middle, reach = _IntervalLinear.apply(flat(centre), flat(radius), weight, bias)

@@ -1,8 +1,8 @@
 """Transposes in closed form of the affine operators that networks spend their time in.
 
-Each function takes the call and returns ``rows -> rows of the only perturbed argument``, or None where it has nothing
-to offer and autograd's transpose serves. They are a matter of speed only: tests compare each with autograd's.
-"""
+Each function takes the call and returns ``rows -> rows of the only perturbed argument``, or None
+where it has nothing to offer and autograd's transpose serves. They are a matter of speed only:
+tests compare each with autograd's."""
 
 from __future__ import annotations
 
@@ -26,32 +26,42 @@ Transpose = Callable[[Tensor], Tensor]
 
 
 def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
-    """The transpose of a call in the form that AffineMap takes: rows -> rows for each perturbed argument."""
+    """The transpose of a call in the form that AffineMap takes: rows -> rows for each perturbed
+    argument."""
     packet = getattr(call.node.op, "overloadpacket", None)
     if len(call.positions) == 2 and packet in (aten.add, aten.sub):
         x, y = call.inputs
         factor = (-1 if packet is aten.sub else 1) * call.arguments[1].get("alpha", 1)
-        return lambda rows: [sum_to(rows, x.shape), sum_to(rows if factor == 1 else rows * factor, y.shape)]
+        return lambda rows: [
+            sum_to(rows, x.shape),
+            sum_to(rows if factor == 1 else rows * factor, y.shape),
+        ]
     if packet is aten.cat and all(isinstance(part, Interval) for part in call.arguments[0][0]):
         (parts, *rest), kwargs = call.arguments
         dim = (rest[0] if rest else kwargs.get("dim", 0)) % len(parts[0].shape)
         return lambda rows: _split(rows, [part.shape[dim] for part in parts], dim + 1)
     make = TRANSPOSES.get(packet)
-    if make is None or len(call.positions) != 1 or (call.node.output is not None and packet not in PARTS):
+    if (
+        make is None
+        or len(call.positions) != 1
+        or (call.node.output is not None and packet not in PARTS)
+    ):
         return None
     transpose = make(call)
     return None if transpose is None else lambda rows: [transpose(rows)]
 
 
 def _split(rows: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
-    """Rows and samples as one dimension if they can: then the gradient, a concatenation, keeps channels last where they are."""
+    """Rows and samples as one dimension if they can: then the gradient, a concatenation, keeps
+    channels last where they are."""
     if dim < 2:
         return list(rows.split(sizes, dim))
     return [part.unflatten(0, rows.shape[:2]) for part in rows.flatten(0, 1).split(sizes, dim - 1)]
 
 
 def constant_of(call: Call) -> Tensor | float | None:
-    """The constant term of a call: 0.0 if it is known to have none, None if nothing is known of it."""
+    """The constant term of a call: 0.0 if it is known to have none, None if nothing is known of
+    it."""
     packet = getattr(call.node.op, "overloadpacket", None)
     if packet in LINEAR:
         return 0.0
@@ -62,7 +72,9 @@ def constant_of(call: Call) -> Tensor | float | None:
             return 0.0
         if isinstance(bias, Tensor) and isinstance(x, Interval):
             return bias.reshape(-1, *[1] * WITH_BIAS[packet])
-    if packet in (aten.cat, aten.stack) and all(isinstance(part, Interval) for part in call.arguments[0][0]):
+    if packet in (aten.cat, aten.stack) and all(
+        isinstance(part, Interval) for part in call.arguments[0][0]
+    ):
         return 0.0
     if packet in (aten.add, aten.sub):
         return 0.0 if len(call.positions) == 2 else _summand(call, -1 if packet is aten.sub else 1)
@@ -70,7 +82,8 @@ def constant_of(call: Call) -> Tensor | float | None:
 
 
 def _summand(call: Call, sign: int) -> Tensor | None:
-    """The constant in x + alpha y or x - alpha y, of its own shape, if it is a tensor like the other operand."""
+    """The constant in x + alpha y or x - alpha y, of its own shape, if it is a tensor like the
+    other operand."""
     (x, y, *_), kwargs = call.arguments
     factor = sign * kwargs.get("alpha", 1)
     if isinstance(x, Interval):
@@ -84,7 +97,12 @@ def _summand(call: Call, sign: int) -> Tensor | None:
 
 def _linear(call: Call) -> Transpose | None:
     (x, weight, *_), _ = call.arguments
-    if isinstance(weight, Interval) and isinstance(x, Tensor) and len(weight.shape) == 2 and x.dim() > 1:
+    if (
+        isinstance(weight, Interval)
+        and isinstance(x, Tensor)
+        and len(weight.shape) == 2
+        and x.dim() > 1
+    ):
         flat = x.flatten(0, -2)
         return lambda rows: torch.matmul(rows.flatten(1, -2).transpose(1, 2), flat)
     if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2:
@@ -105,7 +123,8 @@ def _matmul(call: Call) -> Transpose | None:
 
 @dataclass(frozen=True, eq=False)
 class Convolution:
-    """The settings of a convolution with a constant weight, and the shape of its argument without the batch."""
+    """The settings of a convolution with a constant weight, and the shape of its argument without
+    the batch."""
 
     weight: Tensor
     stride: list[int]
@@ -117,57 +136,85 @@ class Convolution:
     def back(self, rows: Tensor, whole: bool) -> Tensor:
         """The transpose: (rows, channels, *sizes) -> (rows, channels of the argument, *sizes).
 
-        whole: the rows cover the result, and what is returned the argument; else nothing is cut off for the padding.
-        """
+        whole: the rows cover the result, and what is returned the argument; else nothing is cut off
+        for the padding."""
         kernel = self.weight.shape[2:]
         settings = zip(rows.shape[2:], self.stride, self.dilation, kernel, strict=True)
         reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]
         padding = self.padding if whole else [0] * len(reach)
         size = list(self.shape[1:]) if whole else reach
         if self._small(rows, size):
-            units = torch.eye(rows[0].numel(), dtype=rows.dtype, device=rows.device).reshape(-1, *rows.shape[1:])
+            units = torch.eye(rows[0].numel(), dtype=rows.dtype, device=rows.device).reshape(
+                -1, *rows.shape[1:]
+            )
             matrix = self._convolve(units, reach, padding, size)
             return (rows.flatten(1) @ matrix.flatten(1)).reshape(-1, *matrix.shape[1:])
         return self._convolve(rows, reach, padding, size)
 
     def _small(self, rows: Tensor, size: list[int]) -> bool:
-        """Whether one product with the whole matrix of the transpose is faster than a strided convolution, though it multiplies
-        more: in small windows the latter spends its time on moving numbers, each as long as about 100 multiplications take."""
+        """Whether one product with the whole matrix of the transpose is faster than a strided
+        convolution, though it multiplies more: in small windows the latter spends its time on
+        moving numbers, each as long as about 100 multiplications take."""
         entries, results = rows[0].numel(), self.shape[0] * math.prod(size)
         strided = max(self.stride) > 1 and len(rows) >= 4 * entries
         return strided and entries * results <= 100 * (entries + results)
 
-    def _convolve(self, rows: Tensor, reach: list[int], padding: list[int], size: list[int]) -> Tensor:
+    def _convolve(
+        self, rows: Tensor, reach: list[int], padding: list[int], size: list[int]
+    ) -> Tensor:
         kernel = self.weight.shape[2:]
-        # torch's transposed convolutions are slow without a stride and into few channels, by factors of 2 to 8; plain ones
-        # of the same effect are not
+        # torch's transposed convolutions are slow without a stride and into few channels, by
+        # factors of 2 to 8; plain ones of the same effect are not
         if set(self.stride) == {1} and self.groups == 1:
-            outer = [d * (k - 1) - pad for d, k, pad in zip(self.dilation, kernel, padding, strict=True)]
+            outer = [
+                d * (k - 1) - pad for d, k, pad in zip(self.dilation, kernel, padding, strict=True)
+            ]
             if min(outer) >= 0:
                 flipped = self.weight.transpose(0, 1).flip(*range(2, self.weight.dim()))
                 return self._plain(rows, flipped, padding=outer, dilation=self.dilation)
-        if self.weight.shape[1] <= FEW_CHANNELS[-1] and set(self.dilation) == {1} and self.groups == 1:
+        if (
+            self.weight.shape[1] <= FEW_CHANNELS[-1]
+            and set(self.dilation) == {1}
+            and self.groups == 1
+        ):
             return self._by_phases(rows, padding, size)
-        extra = [want + 2 * pad - have for have, want, pad in zip(reach, size, padding, strict=True)]
-        transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(self.stride) - 1]
-        return transposed(rows, self.weight, None, self.stride, padding, extra, self.groups, self.dilation)
+        extra = [
+            want + 2 * pad - have for have, want, pad in zip(reach, size, padding, strict=True)
+        ]
+        transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[
+            len(self.stride) - 1
+        ]
+        return transposed(
+            rows, self.weight, None, self.stride, padding, extra, self.groups, self.dilation
+        )
 
     @property
     def _plain(self) -> Callable[..., Tensor]:
         return (F.conv1d, F.conv2d, F.conv3d)[len(self.stride) - 1]
 
     def _by_phases(self, rows: Tensor, padding: list[int], size: list[int]) -> Tensor:
-        """Output i and kernel entry k of a convolution with stride s read place s i + k. With k = a + s t, place s j + a
-        is read by output j - t through entry a + s t: for each phase a a plain convolution over t, all of them at once."""
+        """Output i and kernel entry k of a convolution with stride s read place s i + k. With k = a
+        + s t, place s j + a is read by output j - t through entry a + s t: for each phase a a plain
+        convolution over t, all of them at once."""
         dims, kernel = len(self.stride), self.weight.shape[2:]
         taps = [-(-k // s) for k, s in zip(kernel, self.stride, strict=True)]
-        pads = [n for k, s, t in zip(reversed(kernel), reversed(self.stride), reversed(taps), strict=True) for n in (0, s * t - k)]
+        pads = [
+            n
+            for k, s, t in zip(reversed(kernel), reversed(self.stride), reversed(taps), strict=True)
+            for n in (0, s * t - k)
+        ]
         out, into = self.weight.shape[:2]
-        split = F.pad(self.weight, pads).reshape(out, into, *[n for t, s in zip(taps, self.stride, strict=True) for n in (t, s)])
+        split = F.pad(self.weight, pads).reshape(
+            out, into, *[n for t, s in zip(taps, self.stride, strict=True) for n in (t, s)]
+        )
         phases, over = [3 + 2 * d for d in range(dims)], [2 + 2 * d for d in range(dims)]
         weight = split.flip(over).permute(*phases, 1, 0, *over).reshape(-1, out, *taps)
         last = LAST.get(dims) if into > FEW_CHANNELS[0] else None
-        found = self._plain(rows if last is None else rows.contiguous(memory_format=last), weight, padding=[t - 1 for t in taps])
+        found = self._plain(
+            rows if last is None else rows.contiguous(memory_format=last),
+            weight,
+            padding=[t - 1 for t in taps],
+        )
         wide = [n * s for n, s in zip(found.shape[2:], self.stride, strict=True)]
         found = found.reshape(len(rows), *self.stride, into, *found.shape[2:])
         if last is None and not found.requires_grad:
@@ -176,20 +223,28 @@ class Convolution:
         if last is None:
             found = found.permute(0, dims + 1, *order).reshape(len(rows), into, *wide)
         else:  # with the channels last, runs of phases and channels move as a whole
-            found = found.permute(0, *order, dims + 1).reshape(len(rows), *wide, into).movedim(-1, 1)
+            found = (
+                found.permute(0, *order, dims + 1).reshape(len(rows), *wide, into).movedim(-1, 1)
+            )
         for d, (want, pad) in enumerate(zip(size, padding, strict=True)):
             found = found.narrow(d + 2, pad, min(want, wide[d] - pad))
-        short = [n for have, want in zip(found.shape[:1:-1], reversed(size), strict=True) for n in (0, want - have)]
+        short = [
+            n
+            for have, want in zip(found.shape[:1:-1], reversed(size), strict=True)
+            for n in (0, want - have)
+        ]
         return F.pad(found, short) if any(short) else found.contiguous()
 
     def _in_place(self, found: Tensor, padding: list[int], size: list[int]) -> Tensor:
-        """Phases (rows, *phases, channels, *sizes) to where they belong, each in one pass: the same as to interleave and to cut,
-        but not for autograd."""
+        """Phases (rows, *phases, channels, *sizes) to where they belong, each in one pass: the same
+        as to interleave and to cut, but not for autograd."""
         out = found.new_zeros(len(found), found.shape[len(size) + 1], *size)
         for phase in itertools.product(*map(range, self.stride)):
             part, place = functools.reduce(lambda part, a: part.select(1, a), phase, found), out
             for d, (a, s, pad) in enumerate(zip(phase, self.stride, padding, strict=True)):
-                first = (a - pad) % s  # the places first, first + s, ... are s j + a - pad for j = skipped, skipped + 1, ...
+                # the places first, first + s, ... are s j + a - pad for j = skipped, skipped + 1,
+                # ...
+                first = (a - pad) % s
                 skipped = (first + pad - a) // s
                 count = max(0, min(-((first - size[d]) // s), part.shape[d + 2] - skipped))
                 part = part.narrow(d + 2, min(skipped, part.shape[d + 2]), count)
@@ -199,22 +254,39 @@ class Convolution:
 
 
 FEW_CHANNELS = 4, 16
-"""Up to how many channels of its argument a convolution with strides is transposed by phases, with the channels in their
-usual place and with the channels last."""
+"""Up to how many channels of its argument a convolution with strides is transposed by phases, with
+the channels in their usual place and with the channels last."""
 
 
 def convolution_of(call: Call, dims: int) -> Convolution | None:
     """The convolution of a batch that only its first argument moves."""
     (x, weight, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {**dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)), **kwargs}
-    if not isinstance(x, Interval) or len(call.positions) != 1 or isinstance(given.get("padding", 0), str) or len(x.shape) != dims + 2:
+    given: dict[str, Any] = {
+        **dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)),
+        **kwargs,
+    }
+    if (
+        not isinstance(x, Interval)
+        or len(call.positions) != 1
+        or isinstance(given.get("padding", 0), str)
+        or len(x.shape) != dims + 2
+    ):
         return None
     every = lambda name, default: each(given.get(name, default), dims)
-    return Convolution(weight, every("stride", 1), every("padding", 0), every("dilation", 1), given.get("groups", 1), x.shape[1:])
+    return Convolution(
+        weight,
+        every("stride", 1),
+        every("padding", 0),
+        every("dilation", 1),
+        given.get("groups", 1),
+        x.shape[1:],
+    )
 
 
 def each(value: Any, dims: int) -> list[int]:
-    return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
+    return (
+        [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
+    )
 
 
 def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
@@ -224,7 +296,9 @@ def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
             return None
 
         (x,) = call.inputs
-        return lambda rows: setting.back(laid_out(rows, x).flatten(0, 1), whole=True).unflatten(0, rows.shape[:2])
+        return lambda rows: setting.back(laid_out(rows, x).flatten(0, 1), whole=True).unflatten(
+            0, rows.shape[:2]
+        )
 
     return make
 
@@ -277,8 +351,14 @@ def _reduce(call: Call) -> Transpose | None:
     if given.get("dtype") is not None:
         return None
     shape, dims = x.shape, given.get("dim")
-    places = sorted({d % len(shape) for d in ([dims] if isinstance(dims, int) else dims or range(len(shape)))})
-    count = math.prod(shape[d] for d in places) if getattr(call.node.op, "overloadpacket", None) is aten.mean else 1
+    places = sorted(
+        {d % len(shape) for d in ([dims] if isinstance(dims, int) else dims or range(len(shape)))}
+    )
+    count = (
+        math.prod(shape[d] for d in places)
+        if getattr(call.node.op, "overloadpacket", None) is aten.mean
+        else 1
+    )
 
     def transpose(rows: Tensor) -> Tensor:
         for d in () if given.get("keepdim", False) else places:
@@ -293,7 +373,8 @@ def _negate(call: Call) -> Transpose | None:
 
 
 def _part(place: int) -> Callable[[Call], Transpose | None]:
-    """Operators that keep a run of entries along one dimension, which is their argument number ``place`` after the first."""
+    """Operators that keep a run of entries along one dimension, which is their argument number
+    ``place`` after the first."""
 
     def make(call: Call) -> Transpose | None:
         (x, *rest), kwargs = call.arguments
@@ -351,10 +432,13 @@ WITH_BIAS = {aten.linear: 0, aten.conv1d: 1, aten.conv2d: 2, aten.conv3d: 3}
 """Operators that add a bias, and how many dimensions follow those of the bias."""
 LINEAR = frozenset(
     (
-        aten.reshape, aten.view, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze, aten.permute, aten.transpose, aten.expand,
-        aten.mul, aten.neg, aten.slice, aten.select, aten.split, aten.split_with_sizes, aten.unbind, aten.sum, aten.mean,
+        aten.reshape, aten.view, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze,
+        aten.permute, aten.transpose, aten.expand,
+        aten.mul, aten.neg, aten.slice, aten.select, aten.split, aten.split_with_sizes, aten.unbind,
+        aten.sum, aten.mean,
         aten.matmul, aten.mm, aten.bmm,
-        aten.index_select, aten.gather, aten.index, aten.repeat, aten.flip, aten.roll, aten.avg_pool2d, aten.adaptive_avg_pool2d,
+        aten.index_select, aten.gather, aten.index, aten.repeat, aten.flip, aten.roll,
+        aten.avg_pool2d, aten.adaptive_avg_pool2d,
     )
 )  # fmt: skip
 """Operators without a constant term."""

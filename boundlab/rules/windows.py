@@ -1,9 +1,10 @@
-"""Transposes on rows that vanish outside a window (:mod:`boundlab.forms`), for the operators where that pays.
+"""Transposes on rows that vanish outside a window (:mod:`boundlab.forms`), for the operators where
+that pays.
 
-Each function takes the call and returns ``rows -> rows of every perturbed argument``, or None. Like the dense transposes
-they are a matter of speed only; tests compare them with these. All nodes involved have their samples in dimension 0,
-so dimension d of an operator is dimension d - 1 of a window.
-"""
+Each function takes the call and returns ``rows -> rows of every perturbed argument``, or None. Like
+the dense transposes they are a matter of speed only; tests compare them with these. All nodes
+involved have their samples in dimension 0, so dimension d of an operator is dimension d - 1 of a
+window."""
 
 from __future__ import annotations
 
@@ -31,20 +32,26 @@ def windows_of(call: Call) -> Transpose | None:
 
 def _pass(*factors: int | float) -> Transpose:
     """Every argument gets the rows as they are, times a number."""
-    return lambda rows: [rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors]
+    return lambda rows: [
+        rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors
+    ]
 
 
-# -- elementwise -----------------------------------------------------------------------------------------------------------
+# -- elementwise -----------------------------------------------------------------------------------
 
 
 def _add(sign: int) -> Callable[[Call], Transpose | None]:
     def make(call: Call) -> Transpose | None:
         (x, y, *_), kwargs = call.arguments
-        shape = torch.broadcast_shapes(*(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor))))
+        shape = torch.broadcast_shapes(
+            *(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor)))
+        )
         if any(v.shape != shape for v in call.inputs):
             return None
         factors = [1] if isinstance(x, Interval) else []
-        return _pass(*factors, *([sign * kwargs.get("alpha", 1)] if isinstance(y, Interval) else []))
+        return _pass(
+            *factors, *([sign * kwargs.get("alpha", 1)] if isinstance(y, Interval) else [])
+        )
 
     return make
 
@@ -59,7 +66,7 @@ def _multiply(call: Call) -> Transpose | None:
     return lambda rows: [rows.scaled(constant)]
 
 
-# -- shapes ----------------------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def _reshape(call: Call) -> Transpose | None:
@@ -90,13 +97,20 @@ def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
         else:
             sizes += [1] * len(new)
             runs += unravel(begin, part)
-    return Window(rows.values.reshape(*rows.values.shape[:2], *sizes), Places(tuple(shape), tuple(sizes), tuple(runs)), rows.clean)
+    return Window(
+        rows.values.reshape(*rows.values.shape[:2], *sizes),
+        Places(tuple(shape), tuple(sizes), tuple(runs)),
+        rows.clean,
+    )
 
 
 def _contiguous(places: Places, old: list[int], new: list[int]) -> bool:
-    """Whether a window is one run of elements that the new dimensions can hold: whole, a single element, or (for one new
-    dimension) single elements, then one window inside the node, then whole dimensions."""
-    if all(places.runs[d] is None for d in old) or all(places.sizes[d] == 1 and not any(places.overhang[d]) for d in old):
+    """Whether a window is one run of elements that the new dimensions can hold: whole, a single
+    element, or (for one new dimension) single elements, then one window inside the node, then whole
+    dimensions."""
+    if all(places.runs[d] is None for d in old) or all(
+        places.sizes[d] == 1 and not any(places.overhang[d]) for d in old
+    ):
         return True
     if len(new) != 1 or any(any(places.overhang[d]) for d in old):
         return False
@@ -132,7 +146,11 @@ def _permuted(rows: Window, order: Sequence[int]) -> Window:
     """``order``: for each dimension of the argument, the dimension of the result that holds it."""
     pick = lambda values: tuple(values[d] for d in order)
     p = rows.places
-    return Window(rows.values.permute(0, 1, *[d + 2 for d in order]), Places(pick(p.shape), pick(p.sizes), pick(p.runs)), rows.clean)
+    return Window(
+        rows.values.permute(0, 1, *[d + 2 for d in order]),
+        Places(pick(p.shape), pick(p.sizes), pick(p.runs)),
+        rows.clean,
+    )
 
 
 def _permute(call: Call) -> Transpose | None:
@@ -162,7 +180,11 @@ def _reduce(call: Call) -> Transpose | None:
     if -1 in dims:
         return None
     shape = tuple(x.shape[1:])
-    count = math.prod(shape[d] for d in dims) if getattr(call.node.op, "overloadpacket", None) is aten.mean else 1
+    count = (
+        math.prod(shape[d] for d in dims)
+        if getattr(call.node.op, "overloadpacket", None) is aten.mean
+        else 1
+    )
 
     def transpose(rows: Window) -> list[Window]:
         values, sizes, runs = rows.values, list(rows.places.sizes), list(rows.places.runs)
@@ -179,12 +201,17 @@ def _reduce(call: Call) -> Transpose | None:
     return transpose
 
 
-# -- matrices and convolutions -----------------------------------------------------------------------------------------------
+# -- matrices and convolutions ---------------------------------------------------------------------
 
 
 def _linear(call: Call) -> Transpose | None:
     (x, weight, *_), _ = call.arguments
-    if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2 or len(call.positions) != 1:
+    if (
+        not isinstance(x, Interval)
+        or isinstance(weight, Interval)
+        or weight.dim() != 2
+        or len(call.positions) != 1
+    ):
         return None
     return lambda rows: [_times(rows, weight, tuple(x.shape[1:]))]
 
@@ -194,13 +221,18 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     p = rows.places
     run = p.runs[-1]
     if run is not None and p.sizes[-1] == 1:
-        some = slice(1) if run.index.stride(1) == rows.values.stride(1) == 0 else slice(None)  # the same for all samples?
+        # the same for all samples?
+        some = slice(1) if run.index.stride(1) == rows.values.stride(1) == 0 else slice(None)
         picked = weight[run.start[:, some]]  # (rows, samples, there)
-        values = rows.values[:, some] * picked.reshape(*picked.shape[:2], *[1] * (len(shape) - 1), -1)
+        values = rows.values[:, some] * picked.reshape(
+            *picked.shape[:2], *[1] * (len(shape) - 1), -1
+        )
         values = values.expand(-1, rows.values.shape[1], *values.shape[2:])
     else:
         values = torch.matmul(rows.covering([len(shape) - 1]).values, weight)
-    return Window(values, Places(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean)
+    return Window(
+        values, Places(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean
+    )
 
 
 def _matmul(call: Call) -> Transpose | None:
@@ -220,38 +252,66 @@ def _convolution(setting: Convolution | None) -> Transpose | None:
         p, groups = rows.places, setting.groups
         channel = p.runs[0]
         channels = None
-        if channel is not None and math.prod(p.sizes) == 1 and set(setting.dilation) == {1}:  # one element: a row of the weight
+        # one element: a row of the weight
+        if channel is not None and math.prod(p.sizes) == 1 and set(setting.dilation) == {1}:
             values = weight[channel.start] * rows.values
             if groups > 1:
                 each = weight.shape[0] // groups
                 channels = Run(channel.start // each, groups, 0, weight.shape[1])
         else:
-            values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(0, rows.values.shape[:2])
-        runs = [None if run is None else run.through(s, pad) for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)]
+            values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(
+                0, rows.values.shape[:2]
+            )
+        runs = [
+            None if run is None else run.through(s, pad)
+            for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)
+        ]
         sizes = list(values.shape[2:])
         for d, pad in enumerate(setting.padding, start=1):
             if runs[d - 1] is None:  # the whole result: cut to the whole argument
                 values = F.pad(values, [0, 0] * (dims - d) + [-pad, shape[d] + pad - sizes[d]])
                 sizes[d] = shape[d]
-        return [Window(values, Places(shape, tuple(sizes), (channels, *runs)), clean=not any(setting.padding))]
+        return [
+            Window(
+                values,
+                Places(shape, tuple(sizes), (channels, *runs)),
+                clean=not any(setting.padding),
+            )
+        ]
 
     return transpose
 
 
 def _average(call: Call, dims: int) -> Transpose | None:
-    """Average pooling that divides by the same number everywhere: a convolution of each channel with equal weights."""
+    """Average pooling that divides by the same number everywhere: a convolution of each channel
+    with equal weights."""
     (x, kernel, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {**dict(zip(("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"), rest, strict=False)), **kwargs}
+    given: dict[str, Any] = {
+        **dict(
+            zip(
+                ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"),
+                rest,
+                strict=False,
+            )
+        ),
+        **kwargs,
+    }
     sizes, padding = each(kernel, dims), each(given.get("padding", 0), dims)
-    uneven = given.get("ceil_mode") or (any(padding) and not given.get("count_include_pad", True)) or given.get("divisor_override")
+    uneven = (
+        given.get("ceil_mode")
+        or (any(padding) and not given.get("count_include_pad", True))
+        or given.get("divisor_override")
+    )
     if uneven or len(x.shape) != dims + 2:
         return None
-    weight = torch.full((x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.device)
+    weight = torch.full(
+        (x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.device
+    )
     stride = each(given.get("stride") or kernel, dims)
     return _convolution(Convolution(weight, stride, padding, [1] * dims, x.shape[1], x.shape[1:]))
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def _concatenate(call: Call) -> Transpose | None:
@@ -267,7 +327,9 @@ def _concatenate(call: Call) -> Transpose | None:
         for value in values:
             size = value.shape[dim + 1]
             if isinstance(value, Interval):
-                places = Places(tuple(value.shape[1:]), _with(rows.places.sizes, dim, size), rows.places.runs)
+                places = Places(
+                    tuple(value.shape[1:]), _with(rows.places.sizes, dim, size), rows.places.runs
+                )
                 found.append(Window(rows.values.narrow(dim + 2, begin, size), places, rows.clean))
             begin += size
         return found
@@ -277,10 +339,15 @@ def _concatenate(call: Call) -> Transpose | None:
 
 def _slice(call: Call) -> Transpose | None:
     (x, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {**dict(zip(("dim", "start", "end", "step"), rest, strict=False)), **kwargs}
+    given: dict[str, Any] = {
+        **dict(zip(("dim", "start", "end", "step"), rest, strict=False)),
+        **kwargs,
+    }
     dim = given.get("dim", 0) % len(x.shape) - 1
     whole = x.shape[dim + 1]
-    begin, end, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(whole)
+    begin, end, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(
+        whole
+    )
     if dim < 0:  # all samples, or a part of them
         return _pass(1) if (begin, end, step) == (0, whole, 1) else None
     return (lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]) if step == 1 else None
@@ -295,7 +362,14 @@ def _select(call: Call) -> Transpose | None:
         p = rows.places
         insert = lambda old, new: (*old[:dim], new, *old[dim:])
         thin = Places(insert(p.shape, 1), insert(p.sizes, 1), insert(p.runs, None))
-        return [_placed(Window(rows.values.unsqueeze(dim + 2), thin, rows.clean), dim, index % shape[dim], shape)]
+        return [
+            _placed(
+                Window(rows.values.unsqueeze(dim + 2), thin, rows.clean),
+                dim,
+                index % shape[dim],
+                shape,
+            )
+        ]
 
     return transpose if dim >= 0 else None
 
@@ -305,10 +379,16 @@ def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Windo
     p = rows.places
     run = p.runs[dim]
     if run is None:  # the window is the whole part
-        run = Run(torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device), 1)
+        run = Run(
+            torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device), 1
+        )
     if any(p.overhang[dim]):  # what sticks out of the part may lie inside the whole
         rows = rows.cleaned()
-    return Window(rows.values, Places(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))), rows.clean)
+    return Window(
+        rows.values,
+        Places(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))),
+        rows.clean,
+    )
 
 
 def _with(old: tuple[Any, ...], place: int, new: Any) -> tuple[Any, ...]:

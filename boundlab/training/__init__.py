@@ -1,1 +1,2 @@
-"""Training networks whose robustness can be proved: losses, schedules, recipes, and the loop that uses them."""
+"""Training networks whose robustness can be proved: losses, schedules, recipes, and the loop that
+uses them."""

@@ -1,4 +1,5 @@
-"""Reading the checkpoints of ``boundlab train``: what is damaged, or of something else, is named and not used."""
+"""Reading the checkpoints of ``boundlab train``: what is damaged, or of something else, is named
+and not used."""
 
 from __future__ import annotations
 
@@ -18,10 +19,19 @@ Kinds = Mapping[str, type | tuple[type, ...]]
 """What a checkpoint must hold, by name."""
 NETWORK: Kinds = {"recipe": dict, "model": dict, "classes": int}
 IMAGES: Kinds = {**NETWORK, "channels": int, "size": int}
-RUN: Kinds = {"data": dict, "epoch": int, "step": int, "optimiser": dict, "sums": Tensor, "seconds": (int, float)}
+RUN: Kinds = {
+    "data": dict,
+    "epoch": int,
+    "step": int,
+    "optimiser": dict,
+    "sums": Tensor,
+    "seconds": (int, float),
+}
 
 
-def read_checkpoint(path: Path, kinds: Kinds = NETWORK, device: torch.device | str = "cpu") -> dict[str, Any]:
+def read_checkpoint(
+    path: Path, kinds: Kinds = NETWORK, device: torch.device | str = "cpu"
+) -> dict[str, Any]:
     """What the checkpoint in a folder, or in a file, holds; it must have all of ``kinds``."""
     path = path / CHECKPOINT if path.is_dir() else path
     if not path.is_file():
@@ -34,20 +44,30 @@ def read_checkpoint(path: Path, kinds: Kinds = NETWORK, device: torch.device | s
         state = torch.load(path, map_location=device, weights_only=True)
         missing = [key for key, kind in kinds.items() if not isinstance(dict(state).get(key), kind)]
         if missing:
-            raise ValueError(f"{', '.join(missing)} missing or of another type, so it is of another kind, or of an older version of boundlab")
+            raise ValueError(
+                f"{', '.join(missing)} missing or of another type, so it is of "
+                "another "
+                "kind, "
+                "or "
+                "of "
+                "an older version of boundlab"
+            )
     return dict(state)
 
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Whatever a damaged checkpoint raises, which can be nearly anything, becomes an error that names it."""
+    """Whatever a damaged checkpoint raises, which can be nearly anything, becomes an error that
+    names it."""
     try:
         yield
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be read at all
             raise
         text = " ".join(str(error).split()) or type(error).__name__
-        raise ArgumentError(f"{path} cannot be used as a checkpoint of this network: {text[:300]}") from error
+        raise ArgumentError(
+            f"{path} cannot be used as a checkpoint of this network: {text[:300]}"
+        ) from error
 
 
 def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
@@ -55,4 +75,7 @@ def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
     for parameter, values in optimiser.state.items():
         for name, value in values.items():
             if isinstance(value, Tensor) and value.shape not in ((), parameter.shape):
-                raise ValueError(f"{name} of the optimiser has the shape {tuple(value.shape)}, not {tuple(parameter.shape)}")
+                raise ValueError(
+                    f"{name} of the optimiser has the shape {tuple(value.shape)}, not "
+                    f"{tuple(parameter.shape)}"
+                )

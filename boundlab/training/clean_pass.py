@@ -1,9 +1,9 @@
 """The clean pass of a training step, shared with the bounds.
 
-A batch norm in train mode takes its statistics from the clean batch, in the bound pass too. The model's own forward
-pass computes what these are taken from and updates the running statistics, once; :class:`CleanPass` notes it, with its
-gradient, so that the bound pass need not compute it again.
-"""
+A batch norm in train mode takes its statistics from the clean batch, in the bound pass too. The
+model's own forward pass computes what these are taken from and updates the running statistics,
+once; :class:`CleanPass` notes it, with its gradient, so that the bound pass need not compute it
+again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from boundlab.rules.registry import clean
 
 
 class CleanPass:
-    """``with CleanPass(net) as seen: logits = model(x)``, then ``robust_cross_entropy(..., clean=seen)``."""
+    """``with CleanPass(net) as seen: logits = model(x)``, then ``robust_cross_entropy(...,
+    clean=seen)``."""
 
     def __init__(self, net: Net) -> None:
         if not isinstance(net.source, nn.Module):
-            raise ArgumentError("a clean pass can be noted of a captured module, not of an exported program")
+            raise ArgumentError(
+                "a clean pass can be noted of a captured module, not of an exported program"
+            )
         self.values: dict[str, Tensor] | None = None
-        """node -> its value for the clean input; None if a module is called more than once, so that it is not plain which is which."""
+        """node -> its value for the clean input; None if a module is called more than once, so that
+        it is not plain which is which."""
         self._net, self._source = net, net.source
         self._nodes: dict[str, list[str]] = {}
         for node in net.graph.nodes.values():
@@ -38,7 +42,9 @@ class CleanPass:
         if self._plain:
             self.values = {}
             for path, (name,) in self._nodes.items():
-                self._handles.append(self._source.get_submodule(path).register_forward_pre_hook(self._note(name)))
+                self._handles.append(
+                    self._source.get_submodule(path).register_forward_pre_hook(self._note(name))
+                )
         return self
 
     def _note(self, name: str) -> Any:
@@ -49,10 +55,16 @@ class CleanPass:
         return hook
 
     def of(self, net: Net) -> dict[str, Tensor]:
-        """What was seen, for a net of the same module; nothing if it has another graph (for its batch size), which then computes it."""
+        """What was seen, for a net of the same module; nothing if it has another graph (for its
+        batch size), which then computes it."""
         return self.values or {} if net is self._net else {}
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

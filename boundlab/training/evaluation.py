@@ -44,16 +44,22 @@ class Errors:
 
 
 def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The interval of success probabilities that a share of ``count`` trials does not rule out (Wilson 1927)."""
+    """The interval of success probabilities that a share of ``count`` trials does not rule out
+    (Wilson 1927)."""
     if not count:
         return 0.0, 1.0
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    reach = (
+        z
+        * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+        / (1 + z * z / count)
+    )
     return max(0.0, centre - reach), min(1.0, centre + reach)
 
 
 def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, settings: Attack) -> Tensor:
-    """Which samples (batch,) an attack inside the ball and inside [0, 1] moves to a wrong class, clean errors included."""
+    """Which samples (batch,) an attack inside the ball and inside [0, 1] moves to a wrong class,
+    clean errors included."""
     generator = torch.Generator(device="cpu").manual_seed(settings.seed)
     low, up = (x - eps).clamp(min=0), (x + eps).clamp(max=1)
     broken = model(x).argmax(1) != y
@@ -68,11 +74,15 @@ def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, settings: Attack)
             with torch.enable_grad():
                 logits = model(point)
                 own = logits.gather(1, ys[:, None]).squeeze(1)
-                other = logits.masked_fill(F.one_hot(ys, logits.shape[1]).bool(), -torch.inf).amax(1)
+                other = logits.masked_fill(F.one_hot(ys, logits.shape[1]).bool(), -torch.inf).amax(
+                    1
+                )
                 (gradient,) = torch.autograd.grad((other - own).sum(), point)
             broken[alive] |= (own <= other).detach()
             length = settings.size * eps * 0.1 ** (step / settings.steps)
-            point = torch.minimum(torch.maximum(point.detach() + length * gradient.sign(), lows), ups)
+            point = torch.minimum(
+                torch.maximum(point.detach() + length * gradient.sign(), lows), ups
+            )
         broken[alive] |= model(point).argmax(1) != ys
     return broken
 
@@ -88,9 +98,9 @@ def evaluate(
     processes: Processes | None = None,
     watch: Callable[[int], None] = lambda _: None,
 ) -> Errors:
-    """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones first: a sample that one
-    has proved is proved for those behind it. With several processes each takes its share of the samples. watch: is told how
-    many samples are done."""
+    """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones
+    first: a sample that one has proved is proved for those behind it. With several processes each
+    takes its share of the samples. watch: is told how many samples are done."""
     processes = Processes() if processes is None else processes
     settings = Attack() if settings is None else settings
     was = model.training
@@ -108,11 +118,20 @@ def evaluate(
         for method in methods:
             left = open_.nonzero().flatten()
             if len(left):
-                margins = net.margins(Linf(x[left], eps, lower=0.0, upper=1.0), y[left], method=method)
+                margins = net.margins(
+                    Linf(x[left], eps, lower=0.0, upper=1.0), y[left], method=method
+                )
                 open_[left] = ~(margins > 0).all(1)
             missing.append((wrong | open_).sum())
-        counts += torch.stack([torch.tensor(len(part), device=x.device), wrong.sum(), broken.sum(), *missing]).double()
+        counts += torch.stack(
+            [torch.tensor(len(part), device=x.device), wrong.sum(), broken.sum(), *missing]
+        ).double()
         watch(len(part))
     model.train(was)
     total, clean, attacked, *verified = processes.sum(counts).tolist()
-    return Errors(int(total), clean / total, attacked / total, {name: n / total for name, n in zip(methods, verified, strict=True)})
+    return Errors(
+        int(total),
+        clean / total,
+        attacked / total,
+        {name: n / total for name, n in zip(methods, verified, strict=True)},
+    )

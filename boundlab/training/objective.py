@@ -18,7 +18,8 @@ from boundlab.training.regularisers import balance, preactivations, tightness
 
 @dataclass(frozen=True)
 class Weights:
-    """What the schedules say for one step: radius, share of LiRPA bounds, share of the clean loss, weight of the warm-up terms."""
+    """What the schedules say for one step: radius, share of LiRPA bounds, share of the clean loss,
+    weight of the warm-up terms."""
 
     eps: float
     beta: float
@@ -29,8 +30,8 @@ class Weights:
 class Objective(nn.Module):
     """kappa * clean loss + (1 - kappa) * robust loss + warm-up terms + L1, over a batch.
 
-    The captured graph is in train mode: its batch norms take the statistics of the clean batch of the same step.
-    """
+    The captured graph is in train mode: its batch norms take the statistics of the clean batch of
+    the same step."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, example: Tensor) -> None:
         super().__init__()
@@ -40,7 +41,8 @@ class Objective(nn.Module):
         model.train(was)
 
     def forward(self, images: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
-        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch, without gradient."""
+        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch,
+        without gradient."""
         recipe = self.recipe
         if recipe.method == "natural" or (weights.eps == 0 and weights.warm_up == 0):
             logits = self.model(images)
@@ -53,20 +55,30 @@ class Objective(nn.Module):
         region = Linf(images, weights.eps, lower=0.0, upper=1.0)
         net = self.net.suited((region,), {})
         answer = net.ask((region,), {}, method, None, "adaptive", clean=seen.of(net))
-        losses, certain = upper_bound(answer, net.only_output("training"), labels, recipe.fused, weights.beta)
+        losses, certain = upper_bound(
+            answer, net.only_output("training"), labels, recipe.fused, weights.beta
+        )
         robust, clean = losses.mean(), F.cross_entropy(logits, labels)
         loss = robust if weights.kappa == 0 else torch.lerp(robust, clean, weights.kappa)
         if weights.warm_up > 0:
             layers = preactivations(answer)
             if recipe.tightness > 0:
-                loss = loss + weights.warm_up * recipe.tightness * tightness(layers, region.hull().radius.mean())
+                loss = loss + weights.warm_up * recipe.tightness * tightness(
+                    layers, region.hull().radius.mean()
+                )
             if recipe.balance > 0:
                 loss = loss + weights.warm_up * recipe.balance * balance(layers)
         wrong = (logits.argmax(1) != labels).sum()
-        return loss + self._l1(), torch.stack([clean.detach(), robust.detach(), wrong, (~certain).sum()])
+        return loss + self._l1(), torch.stack(
+            [clean.detach(), robust.detach(), wrong, (~certain).sum()]
+        )
 
     def _l1(self) -> Tensor | float:
         if self.recipe.l1 == 0:
             return 0.0
-        weights = [p.abs().sum() for name, p in self.model.named_parameters() if name.endswith("weight") and p.dim() > 1]
+        weights = [
+            p.abs().sum()
+            for name, p in self.model.named_parameters()
+            if name.endswith("weight") and p.dim() > 1
+        ]
         return self.recipe.l1 * torch.stack(weights).sum()

@@ -22,15 +22,25 @@ class Processes:
 
     @staticmethod
     def here(device: torch.device | None = None) -> Processes:
-        """As torchrun says in the environment; joins the group of processes if there are several (nccl on GPUs, else gloo).
+        """As torchrun says in the environment; joins the group of processes if there are several
+        (nccl on GPUs, else gloo).
 
-        device: where to compute, by default a GPU if there is one; of several processes on GPUs each takes its own.
-        """
+        device: where to compute, by default a GPU if there is one; of several processes on GPUs
+        each takes its own."""
         count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else device
+        device = (
+            torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            if device is None
+            else device
+        )
         if device.type == "cuda":
-            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if count > 1 or device.index is None else device
-            torch.cuda.set_device(device)  # nccl takes the current one, which would be the first for all processes
+            device = (
+                torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+                if count > 1 or device.index is None
+                else device
+            )
+            # nccl takes the current one, which would be the first for all processes
+            torch.cuda.set_device(device)
         if count > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return Processes(rank, count, device)
@@ -51,10 +61,12 @@ class Processes:
         return self.sum(value) / self.count
 
     def leave(self) -> None:
-        """Leave the group. Whatever shared its work over it (a trainer) should be gone by then: now and then a process whose
-        DistributedDataParallel outlives the group is ended by gloo when the interpreter ends."""
+        """Leave the group. Whatever shared its work over it (a trainer) should be gone by then: now
+        and then a process whose DistributedDataParallel outlives the group is ended by gloo when
+        the interpreter ends."""
         if self.count > 1 and dist.is_initialized():
             gc.collect()
-            if sys.exc_info()[0] is None:  # nobody's threads go while another one still talks to them
+            # nobody's threads go while another one still talks to them
+            if sys.exc_info()[0] is None:
                 dist.barrier()
             dist.destroy_process_group()

@@ -22,20 +22,23 @@ OPTIMISERS = ("adam", "sgd")
 
 @dataclass(frozen=True)
 class Recipe:
-    """data, model: names. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP). perturb: what moves, "inputs" (each
-    pixel by eps), "weights" (each matrix by eps in the Euclidean norm) or "words" (at most ``budget`` of a sentence, -1 for no
-    limit; eps moves substitutes towards the word and is 1 in the end; the first ``phrases`` epochs take phrases too). eps: the
-    radius that is tested. share: of the training set, its first images, or of the phrases, drawn anew every epoch. normalise: put
-    mean and standard deviation of the pixels into the network. fused: loss fusion.
+    """data, model: names. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP). perturb:
+    what moves, "inputs" (each pixel by eps), "weights" (each matrix by eps in the Euclidean norm)
+    or "words" (at most ``budget`` of a sentence, -1 for no limit; eps moves substitutes towards the
+    word and is 1 in the end; the first ``phrases`` epochs take phrases too). eps: the radius that
+    is tested. share: of the training set, its first images, or of the phrases, drawn anew every
+    epoch. normalise: put mean and standard deviation of the pixels into the network. fused: loss
+    fusion.
 
-    epochs, batch, lr: as usual; optimiser: "adam" or "sgd"; lr falls by ``decay`` at the epochs ``milestones``. clip: the largest
-    gradient norm. l1: weight of the sum of absolute weights. schedule, start, length: how eps grows (epochs), and beta and kappa
-    move with it. factor: the last eps in training over the tested one. beta, kappa: first and last values of the share of LiRPA
-    bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the warm-up terms. flip, crop: mirror
-    images, and shift them by up to so many pixels. size: crop to so many pixels (0: as they are). channels_last: how images, and
-    with them all values and coefficients, lie in memory; networks with wide convolutions are faster then. adaptive_target: the
-    robust loss below which an adaptive schedule goes on.
-    """
+    epochs, batch, lr: as usual; optimiser: "adam" or "sgd"; lr falls by ``decay`` at the epochs
+    ``milestones``. clip: the largest gradient norm. l1: weight of the sum of absolute weights.
+    schedule, start, length: how eps grows (epochs), and beta and kappa move with it. factor: the
+    last eps in training over the tested one. beta, kappa: first and last values of the share of
+    LiRPA bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the
+    warm-up terms. flip, crop: mirror images, and shift them by up to so many pixels. size: crop to
+    so many pixels (0: as they are). channels_last: how images, and with them all values and
+    coefficients, lie in memory; networks with wide convolutions are faster then. adaptive_target:
+    the robust loss below which an adaptive schedule goes on."""
 
     name: str = "unnamed"
     data: str = "mnist"
@@ -83,28 +86,70 @@ class Recipe:
             ("init", self.init, ("ibp", "default")),
         ):
             if value not in options:
-                raise ArgumentError(f"recipe {self.name!r}: {what} must be one of {', '.join(options)}, not {value!r}")
+                raise ArgumentError(
+                    f"recipe {self.name!r}: {what} must be one of "
+                    f"{', '.join(options)}, "
+                    "not "
+                    f"{value!r}"
+                )
         for what in ("epochs", "batch", "lr"):
             if getattr(self, what) <= 0:
-                raise ArgumentError(f"recipe {self.name!r}: {what} must be positive, not {getattr(self, what)}")
-        for what in ("eps", "clip", "l1", "start", "length", "factor", "tightness", "balance", "crop", "size"):
+                raise ArgumentError(
+                    f"recipe {self.name!r}: {what} must be positive, not {getattr(self, what)}"
+                )
+        for what in (
+            "eps",
+            "clip",
+            "l1",
+            "start",
+            "length",
+            "factor",
+            "tightness",
+            "balance",
+            "crop",
+            "size",
+        ):
             if not getattr(self, what) >= 0:
-                raise ArgumentError(f"recipe {self.name!r}: {what} must not be negative, but is {getattr(self, what)}")
+                raise ArgumentError(
+                    f"recipe {self.name!r}: {what} must not be negative, but is "
+                    f"{getattr(self, what)}"
+                )
         if not 0 < self.share <= 1:
-            raise ArgumentError(f"recipe {self.name!r}: share is a part of the training set, 0 < share <= 1, not {self.share}")
+            raise ArgumentError(
+                f"recipe {self.name!r}: share is a part of the training set, 0 < "
+                "share "
+                "<= "
+                "1, "
+                "not "
+                f"{self.share}"
+            )
         for what in ("beta", "kappa"):
-            if len(getattr(self, what)) != 2 or not all(0 <= share <= 1 for share in getattr(self, what)):
-                raise ArgumentError(f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, not {getattr(self, what)}")
+            if len(getattr(self, what)) != 2 or not all(
+                0 <= share <= 1 for share in getattr(self, what)
+            ):
+                raise ArgumentError(
+                    f"recipe {self.name!r}: {what} holds a first and a last share "
+                    "between "
+                    "0 "
+                    "and "
+                    "1, "
+                    f"not {getattr(self, what)}"
+                )
 
     @staticmethod
     def read(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
-        """From names and values, as a TOML file or the command line gives them; anything unknown or of a wrong type is an error."""
+        """From names and values, as a TOML file or the command line gives them; anything unknown or
+        of a wrong type is an error."""
         base = Recipe() if base is None else base
         kinds, known = get_type_hints(Recipe), {field.name for field in fields(Recipe)}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise ArgumentError(f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}")
-        return replace(base, **{key: _convert(key, value, kinds[key]) for key, value in values.items()})
+            raise ArgumentError(
+                f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}"
+            )
+        return replace(
+            base, **{key: _convert(key, value, kinds[key]) for key, value in values.items()}
+        )
 
     @staticmethod
     def load(path: str | Path) -> Recipe:
@@ -120,8 +165,16 @@ class Recipe:
 
     def toml(self) -> str:
         """The recipe as a TOML file that :meth:`load` reads."""
-        text = lambda value: str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
-        line = lambda value: f"[{', '.join(map(text, value))}]" if isinstance(value, tuple) else text(value)
+        text = lambda value: (
+            str(value).lower()
+            if isinstance(value, bool)
+            else f'"{value}"'
+            if isinstance(value, str)
+            else str(value)
+        )
+        line = lambda value: (
+            f"[{', '.join(map(text, value))}]" if isinstance(value, tuple) else text(value)
+        )
         return "".join(f"{key} = {line(value)}\n" for key, value in self.as_dict().items())
 
 
@@ -132,6 +185,8 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
             raise ArgumentError(f"recipe: {key} must be of type {kind.__name__}, not {value!r}")
         return kind(value)
     number = int if "int" in str(kind) else float
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, (int, number)) and not isinstance(v, bool) for v in value):
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(v, (int, number)) and not isinstance(v, bool) for v in value
+    ):
         raise ArgumentError(f"recipe: {key} must be a list of numbers, not {value!r}")
     return tuple(number(v) for v in value)

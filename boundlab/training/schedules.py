@@ -1,9 +1,8 @@
 """How eps, beta and kappa move during training, step by step.
 
-A schedule maps progress, in epochs (a whole number plus the share of the epoch that is done), to a share between 0 and
-1 of the way from its first to its last value. They are pure functions of progress, except the adaptive one, whose state
-goes into checkpoints.
-"""
+A schedule maps progress, in epochs (a whole number plus the share of the epoch that is done), to a
+share between 0 and 1 of the way from its first to its last value. They are pure functions of
+progress, except the adaptive one, whose state goes into checkpoints."""
 
 from __future__ import annotations
 
@@ -24,9 +23,8 @@ STEEPNESS = 4.0
 class Schedule:
     """Moves from 0 to 1 between the epochs ``start`` and ``start + length``.
 
-    kind: "fixed" (1 from the start on), "linear", "smooth" (slow beginning, then linear, without a kink between them), or
-    "adaptive" (see :class:`Adaptive`).
-    """
+    kind: "fixed" (1 from the start on), "linear", "smooth" (slow beginning, then linear, without a
+    kink between them), or "adaptive" (see :class:`Adaptive`)."""
 
     kind: str = "smooth"
     start: float = 0.0
@@ -36,7 +34,12 @@ class Schedule:
         if self.kind not in KINDS:
             raise ArgumentError(f"a schedule is one of {', '.join(KINDS)}, not {self.kind!r}")
         if not self.start >= 0 or not self.length >= 0:
-            raise ArgumentError(f"a schedule begins at an epoch >= 0 and takes >= 0 epochs, not {self.start} and {self.length}")
+            raise ArgumentError(
+                "a schedule begins at an epoch >= 0 and takes >= 0 epochs, not "
+                f"{self.start} "
+                "and "
+                f"{self.length}"
+            )
 
     def share(self, progress: float) -> float:
         """The share of the way at a progress in epochs."""
@@ -51,9 +54,8 @@ class Schedule:
 def _smooth(t: float) -> float:
     """c t^p up to the middle, then a straight line to (1, 1), with equal slope where they meet.
 
-    With m the middle: the curve ends at c m^p with slope c p m^(p-1), and from there the line must rise by 1 - c m^p over
-    1 - m. So c (m^p + p m^(p-1) (1 - m)) = 1.
-    """
+    With m the middle: the curve ends at c m^p with slope c p m^(p-1), and from there the line must
+    rise by 1 - c m^p over 1 - m. So c (m^p + p m^(p-1) (1 - m)) = 1."""
     m, p = MIDDLE, STEEPNESS
     c = 1 / (m**p + p * m ** (p - 1) * (1 - m))
     return c * t**p if t < m else c * m**p + c * p * m ** (p - 1) * (t - m)
@@ -61,10 +63,11 @@ def _smooth(t: float) -> float:
 
 @dataclass
 class Adaptive:
-    """Grows while training copes: by a step whenever the running robust loss lies below ``target``, else it waits.
+    """Grows while training copes: by a step whenever the running robust loss lies below ``target``,
+    else it waits.
 
-    step: the share of the way of one step of training. The state is the share itself and the running mean of the loss.
-    """
+    step: the share of the way of one step of training. The state is the share itself and the
+    running mean of the loss."""
 
     step: float
     target: float

@@ -1,4 +1,5 @@
-"""What a training run trains: a network, the loss of a batch, and the samples of an epoch. The loop knows no more of it."""
+"""What a training run trains: a network, the loss of a batch, and the samples of an epoch. The loop
+knows no more of it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from boundlab.training.words import STEP, WordsObjective, trimmed
 
 
 class Task(Protocol):
-    """objective: (*batch, weights) -> the loss and its four figures, as :class:`boundlab.training.objective.Objective`."""
+    """objective: (*batch, weights) -> the loss and its four figures, as
+    :class:`boundlab.training.objective.Objective`."""
 
     model: nn.Module
     objective: nn.Module
@@ -40,7 +42,11 @@ class Task(Protocol):
 
 
 def task_for(recipe: Recipe, data: Images | Sentences, processes: Processes) -> Task:
-    return WordsTask(recipe, data, processes) if isinstance(data, Sentences) else ImageTask(recipe, data, processes)
+    return (
+        WordsTask(recipe, data, processes)
+        if isinstance(data, Sentences)
+        else ImageTask(recipe, data, processes)
+    )
 
 
 def share_of(recipe: Recipe, data: Images) -> Images:
@@ -49,7 +55,8 @@ def share_of(recipe: Recipe, data: Images) -> Images:
 
 
 class ImageTask:
-    """Images, cropped and mirrored at random, whose pixels or whose network's weights are perturbed."""
+    """Images, cropped and mirrored at random, whose pixels or whose network's weights are
+    perturbed."""
 
     def __init__(self, recipe: Recipe, data: Images, processes: Processes) -> None:
         self.recipe, self.data, self.processes = recipe, share_of(recipe, data), processes
@@ -60,10 +67,16 @@ class ImageTask:
             ibp_initialisation(self.model, recipe.seed)
         self.model = self.model.to(processes.device)
         kind = FlatObjective if recipe.perturb == "weights" else Objective
-        self.objective: nn.Module = kind(self.model, recipe, self.batch(torch.arange(2), torch.Generator().manual_seed(0))[0])
+        self.objective: nn.Module = kind(
+            self.model, recipe, self.batch(torch.arange(2), torch.Generator().manual_seed(0))[0]
+        )
 
     def shapes(self) -> dict[str, Any]:
-        return {"channels": self.data.images.shape[1], "size": self.recipe.size or self.data.images.shape[2], "classes": self.data.classes}
+        return {
+            "channels": self.data.images.shape[1],
+            "size": self.recipe.size or self.data.images.shape[2],
+            "classes": self.data.classes,
+        }
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
         return torch.randperm(len(self.data), generator=generator)
@@ -71,42 +84,63 @@ class ImageTask:
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Pixels in [0, 1]: the same for an image whichever process takes it."""
         device, recipe = self.processes.device, self.recipe
-        images, labels = self.data.images[indices].to(device).float() / 255, self.data.labels[indices].to(device)
+        images, labels = (
+            self.data.images[indices].to(device).float() / 255,
+            self.data.labels[indices].to(device),
+        )
         order = torch.channels_last if recipe.channels_last else torch.contiguous_format
         size, side = recipe.size or images.shape[2], images.shape[2]
         if not (recipe.flip or recipe.crop or size < side):
             return images.contiguous(memory_format=order), labels
         first = self.processes.rank * len(indices)
         flips = torch.rand(recipe.batch, generator=generator)[first : first + len(indices)] < 0.5
-        shifts = torch.randint(0, side + 2 * recipe.crop - size + 1, (recipe.batch, 2), generator=generator)[first : first + len(indices)]
+        shifts = torch.randint(
+            0, side + 2 * recipe.crop - size + 1, (recipe.batch, 2), generator=generator
+        )[first : first + len(indices)]
         if recipe.flip:
             images = torch.where(flips[:, None, None, None].to(device), images.flip(3), images)
         padded = nn.functional.pad(images, [recipe.crop] * 4) if recipe.crop else images
         rows = (shifts[:, :1] + torch.arange(size)).to(device)
         columns = (shifts[:, 1:] + torch.arange(size)).to(device)
         each = torch.arange(len(images), device=device)
-        found = padded.permute(0, 2, 3, 1)[each[:, None, None], rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2)
+        found = padded.permute(0, 2, 3, 1)[
+            each[:, None, None], rows[:, :, None], columns[:, None]
+        ].permute(0, 3, 1, 2)
         return found.contiguous(memory_format=order), labels
 
 
 class WordsTask:
-    """Sentences in which words are replaced: for some epochs a share of all phrases, drawn anew each time, then whole sentences."""
+    """Sentences in which words are replaced: for some epochs a share of all phrases, drawn anew
+    each time, then whole sentences."""
 
     def __init__(self, recipe: Recipe, data: Sentences, processes: Processes) -> None:
         if recipe.perturb != "words":
-            raise ArgumentError(f'recipe {recipe.name!r}: of sentences the words are perturbed: perturb = "words", not {recipe.perturb!r}')
+            raise ArgumentError(
+                f"recipe {recipe.name!r}: of sentences the words are perturbed: "
+                "perturb "
+                "= "
+                '"words", '
+                f"not {recipe.perturb!r}"
+            )
         self.recipe, self.data, self.device = recipe, data, processes.device
         torch.manual_seed(recipe.seed)
-        self.model: nn.Module = build_text(recipe.model, len(data.vocabulary), data.classes).to(self.device)
-        self.objective: nn.Module = WordsObjective(self.model, recipe, data.vocabulary.substitutes.to(self.device))
+        self.model: nn.Module = build_text(recipe.model, len(data.vocabulary), data.classes).to(
+            self.device
+        )
+        self.objective: nn.Module = WordsObjective(
+            self.model, recipe, data.vocabulary.substitutes.to(self.device)
+        )
 
     def shapes(self) -> dict[str, Any]:
         return {"words": len(self.data.vocabulary), "classes": self.data.classes}
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """At random, but with sentences of like lengths in the same batch: batches are cut to their longest sentence."""
+        """At random, but with sentences of like lengths in the same batch: batches are cut to their
+        longest sentence."""
         if epoch < self.recipe.phrases:
-            chosen = torch.randperm(len(self.data), generator=generator)[: max(1, round(self.recipe.share * len(self.data)))]
+            chosen = torch.randperm(len(self.data), generator=generator)[
+                : max(1, round(self.recipe.share * len(self.data)))
+            ]
         else:
             whole = self.data.whole.nonzero().flatten()
             chosen = whole[torch.randperm(len(whole), generator=generator)]
@@ -114,7 +148,11 @@ class WordsTask:
         full, rest = chosen[: len(chosen) // batch * batch], chosen[len(chosen) // batch * batch :]
         lengths = (self.data.words[full] != PADDING).sum(1)
         batches = full[(-(-lengths // STEP)).argsort(stable=True)].reshape(-1, batch)
-        return torch.cat([batches[torch.randperm(len(batches), generator=generator)].flatten(), rest])
+        return torch.cat(
+            [batches[torch.randperm(len(batches), generator=generator)].flatten(), rest]
+        )
 
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return trimmed(self.data.words[indices]).to(self.device), self.data.labels[indices].to(self.device)
+        return trimmed(self.data.words[indices]).to(self.device), self.data.labels[indices].to(
+            self.device
+        )

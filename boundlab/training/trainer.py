@@ -1,9 +1,10 @@
-"""The training loop: one process or many, resumable at every step, the same weights whether interrupted or not.
+"""The training loop: one process or many, resumable at every step, the same weights whether
+interrupted or not.
 
-The order of the images and their crops and flips are functions of the seed and the epoch alone, so a run that goes on
-from a checkpoint sees what the uninterrupted one would have seen. With several processes each takes its share of every
-batch (:mod:`boundlab.training.processes`); all that differs is the order of sums.
-"""
+The order of the images and their crops and flips are functions of the seed and the epoch alone, so
+a run that goes on from a checkpoint sees what the uninterrupted one would have seen. With several
+processes each takes its share of every batch (:mod:`boundlab.training.processes`); all that differs
+is the order of sums."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ from boundlab.data import Images
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
 from boundlab.files import write_atomically
-from boundlab.training.checkpoints import CHECKPOINT, NETWORK, RUN, check_optimiser, read_checkpoint, usable
+from boundlab.training.checkpoints import (
+    CHECKPOINT,
+    NETWORK,
+    RUN,
+    check_optimiser,
+    read_checkpoint,
+    usable,
+)
 from boundlab.training.objective import Weights
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
@@ -33,12 +41,25 @@ from boundlab.training.schedules import Adaptive, Schedule, between
 from boundlab.training.tasks import Task, task_for
 
 METRICS, RECIPE = "metrics.csv", "recipe.toml"
-COLUMNS = ("epoch", "eps", "beta", "kappa", "lr", "loss", "clean_loss", "robust_loss", "clean_error", "not_proved", "seconds")
+COLUMNS = (
+    "epoch",
+    "eps",
+    "beta",
+    "kappa",
+    "lr",
+    "loss",
+    "clean_loss",
+    "robust_loss",
+    "clean_error",
+    "not_proved",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Shown after every step: epoch, step and steps of the epoch, and the running means of the epoch."""
+    """Shown after every step: epoch, step and steps of the epoch, and the running means of the
+    epoch."""
 
     epoch: int
     step: int
@@ -48,7 +69,8 @@ class Progress:
 
 @dataclass(eq=False)
 class Trainer:
-    """recipe; the training set; where to write, None for nowhere; the processes that share the work."""
+    """recipe; the training set; where to write, None for nowhere; the processes that share the
+    work."""
 
     recipe: Recipe
     data: Images | Sentences
@@ -59,20 +81,37 @@ class Trainer:
     def __post_init__(self) -> None:
         recipe = self.recipe
         if recipe.batch % self.processes.count:
-            raise ArgumentError(f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} processes")
+            raise ArgumentError(
+                f"a batch of {recipe.batch} cannot be shared evenly by "
+                f"{self.processes.count} "
+                "processes"
+            )
         self.task: Task = task_for(recipe, self.data, self.processes)
-        self.device, self.model, self.objective = self.processes.device, self.task.model, self.task.objective
+        self.device, self.model, self.objective = (
+            self.processes.device,
+            self.task.model,
+            self.task.objective,
+        )
         self.epoch, self.step = 0, 0
         if not self.steps:
-            raise ArgumentError(f"the training set has {len(self._order())} samples, less than one batch of {recipe.batch}")
+            raise ArgumentError(
+                f"the training set has {len(self._order())} samples, less than one "
+                "batch "
+                "of "
+                f"{recipe.batch}"
+            )
         self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
         if self.processes.count > 1:
-            self._step = DistributedDataParallel(self.objective, device_ids=self.processes.device_ids)
+            self._step = DistributedDataParallel(
+                self.objective, device_ids=self.processes.device_ids
+            )
         optimiser = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[recipe.optimiser]
         self.optimiser: torch.optim.Optimizer = optimiser(self.model.parameters(), lr=recipe.lr)
         self.schedule = Schedule(recipe.schedule, recipe.start, recipe.length)
         steps = max(1, round(recipe.length * self.steps))
-        self.adaptive = Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
+        self.adaptive = (
+            Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
+        )
         self._sums = torch.zeros(6, dtype=torch.float64)
         self._seconds = 0.0
 
@@ -87,10 +126,11 @@ class Trainer:
             self._known = self.epoch, self.task.order(self.epoch, self._generator(self.epoch, 0))
         return self._known[1]
 
-    # -- the loop ------------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     def run(self, watch: Callable[[Progress], None] = lambda _: None) -> nn.Module:
-        """Train to the end of the recipe from wherever it stands. Ctrl-C saves what is there and goes on up."""
+        """Train to the end of the recipe from wherever it stands. Ctrl-C saves what is there and
+        goes on up."""
         try:
             while self.epoch < self.recipe.epochs:
                 self._epoch(watch)
@@ -103,7 +143,9 @@ class Trainer:
         recipe, began, before = self.recipe, time.perf_counter(), self._seconds
         self.model.train()
         for group in self.optimiser.param_groups:
-            group["lr"] = recipe.lr * recipe.decay ** sum(self.epoch >= at for at in recipe.milestones)
+            group["lr"] = recipe.lr * recipe.decay ** sum(
+                self.epoch >= at for at in recipe.milestones
+            )
         for indices in self._batches():
             weights = self.weights()
             inputs, labels = self.task.batch(indices, self._generator(self.epoch, self.step + 1))
@@ -111,7 +153,8 @@ class Trainer:
             loss, seen = self._step(inputs, labels, weights)
             if not math.isfinite(float(loss.detach())):
                 raise ArgumentError(
-                    f"the loss is {float(loss.detach())} in epoch {self.epoch}, step {self.step}: try a smaller lr or a longer schedule"
+                    f"the loss is {float(loss.detach())} in epoch {self.epoch}, step "
+                    f"{self.step}: try a smaller lr or a longer schedule"
                 )
             loss.backward()
             if recipe.clip:
@@ -134,10 +177,25 @@ class Trainer:
         """What the schedules say now."""
         recipe = self.recipe
         progress = self.epoch + (1.0 if end else self.step / self.steps)
-        share = self.schedule.share(progress) if self.adaptive is None else self.adaptive.share if progress >= recipe.start else 0.0
+        share = (
+            self.schedule.share(progress)
+            if self.adaptive is None
+            else self.adaptive.share
+            if progress >= recipe.start
+            else 0.0
+        )
         eps = recipe.eps * recipe.factor * share
-        warm_up = 1 - share if progress < recipe.start + recipe.length and (recipe.tightness or recipe.balance) else 0.0
-        return Weights(eps, between(*recipe.beta, share), between(*recipe.kappa, share), warm_up if recipe.method != "natural" else 0.0)
+        warm_up = (
+            1 - share
+            if progress < recipe.start + recipe.length and (recipe.tightness or recipe.balance)
+            else 0.0
+        )
+        return Weights(
+            eps,
+            between(*recipe.beta, share),
+            between(*recipe.kappa, share),
+            warm_up if recipe.method != "natural" else 0.0,
+        )
 
     def _batches(self) -> Iterator[Tensor]:
         """The indices of this process's share of every batch of the epoch that is left."""
@@ -148,19 +206,42 @@ class Trainer:
             yield batch[self.processes.rank * own : (self.processes.rank + 1) * own]
 
     def _generator(self, epoch: int, step: int) -> torch.Generator:
-        return torch.Generator().manual_seed((self.recipe.seed * 100_003 + epoch) * 1_000_003 + step)
+        return torch.Generator().manual_seed(
+            (self.recipe.seed * 100_003 + epoch) * 1_000_003 + step
+        )
 
-    # -- what is kept --------------------------------------------------------------------------------------------------
+    # -- what is kept ------------------------------------------------------------------------------
 
     def _count(self, loss: Tensor, seen: Tensor, samples: int) -> None:
         clean, robust, wrong, open_ = seen.double().cpu()
-        self._sums += torch.stack([loss.double().cpu() * samples, clean * samples, robust * samples, wrong, open_, torch.tensor(float(samples))])
+        self._sums += torch.stack(
+            [
+                loss.double().cpu() * samples,
+                clean * samples,
+                robust * samples,
+                wrong,
+                open_,
+                torch.tensor(float(samples)),
+            ]
+        )
 
     def _row(self, weights: Weights) -> dict[str, float]:
         loss, clean, robust, wrong, open_, samples = self._sums.tolist()
         n = max(samples, 1.0)
         rate = self.optimiser.param_groups[0]["lr"]
-        values = (self.epoch, weights.eps, weights.beta, weights.kappa, rate, loss / n, clean / n, robust / n, wrong / n, open_ / n, self._seconds)
+        values = (
+            self.epoch,
+            weights.eps,
+            weights.beta,
+            weights.kappa,
+            rate,
+            loss / n,
+            clean / n,
+            robust / n,
+            wrong / n,
+            open_ / n,
+            self._seconds,
+        )
         return dict(zip(COLUMNS, values, strict=True))
 
     def _write(self, row: dict[str, float]) -> None:
@@ -181,7 +262,8 @@ class Trainer:
 
     def _state(self) -> dict[str, Any]:
         return {
-            "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch, "step": self.step, "model": self.model.state_dict(),
+            "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch,
+            "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
             "adaptive": None if self.adaptive is None else self.adaptive.state,
             **self.task.shapes(),
@@ -197,29 +279,55 @@ class Trainer:
         write_atomically(self.output / RECIPE, self.recipe.toml())
 
     def resume(self) -> bool:
-        """Go on from the checkpoint in the output directory; whether there is one. A checkpoint of another recipe is an error."""
+        """Go on from the checkpoint in the output directory; whether there is one. A checkpoint of
+        another recipe is an error."""
         path = None if self.output is None else self.output / CHECKPOINT
         if path is None or not path.exists():
             return False
         shapes = self.task.shapes()
         state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)})
-        changed = _differences({**self.recipe.as_dict(), **state["recipe"]}, self.recipe.as_dict(), free=("epochs", "name"))
+        changed = _differences(
+            {**self.recipe.as_dict(), **state["recipe"]},
+            self.recipe.as_dict(),
+            free=("epochs", "name"),
+        )
         if changed:
-            raise ArgumentError(f"{path} is of a recipe with other {changed}: give another --output, or the same recipe")
+            raise ArgumentError(
+                f"{path} is of a recipe with other {changed}: give another "
+                "--output, "
+                "or "
+                "the "
+                "same "
+                "recipe"
+            )
         changed = _differences({**state, **state["data"]}, {**self._identity(), **shapes})
         if changed:
-            raise ArgumentError(f"{path} is of other training data, {changed}: give the same --files and --limit, or another --output")
+            raise ArgumentError(
+                f"{path} is of other training data, {changed}: give the same "
+                "--files "
+                "and "
+                "--limit, "
+                "or another --output"
+            )
         with usable(path):
             self._load(state)
         return True
 
     def _load(self, state: dict[str, Any]) -> None:
         if min(state["epoch"], state["step"]) < 0 or state["sums"].shape != self._sums.shape:
-            raise ValueError(f"it stands at epoch {state['epoch']}, step {state['step']}, with {state['sums'].numel()} sums")
+            raise ValueError(
+                f"it stands at epoch {state['epoch']}, step {state['step']}, with "
+                f"{state['sums'].numel()} sums"
+            )
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         check_optimiser(self.optimiser)
-        self.epoch, self.step, self._sums, self._seconds = state["epoch"], state["step"], state["sums"].double().cpu(), float(state["seconds"])
+        self.epoch, self.step, self._sums, self._seconds = (
+            state["epoch"],
+            state["step"],
+            state["sums"].double().cpu(),
+            float(state["seconds"]),
+        )
         if self.adaptive is not None:
             self.adaptive.load(state["adaptive"])
 
@@ -233,7 +341,11 @@ def _lines_before(path: Path, epoch: int) -> list[dict[str, str]]:
     if not path.exists():
         return []
     found = csv.DictReader(path.read_text(errors="replace").splitlines())
-    return [line for line in found if set(line) == set(COLUMNS) and line["epoch"].isdigit() and int(line["epoch"]) < epoch]
+    return [
+        line
+        for line in found
+        if set(line) == set(COLUMNS) and line["epoch"].isdigit() and int(line["epoch"]) < epoch
+    ]
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any], free: tuple[str, ...] = ()) -> str:

@@ -1,4 +1,5 @@
-"""Training for a loss that is provably flat in the weights, and attacks on weights that say how tight its bounds are."""
+"""Training for a loss that is provably flat in the weights, and attacks on weights that say how
+tight its bounds are."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from boundlab.training.recipe import Recipe
 
 
 class FlatObjective(nn.Module):
-    """The upper bound of the mean loss of a batch over Euclidean balls of radius eps around all weight matrices and kernels."""
+    """The upper bound of the mean loss of a batch over Euclidean balls of radius eps around all
+    weight matrices and kernels."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, example: Tensor) -> None:
         super().__init__()
@@ -26,7 +28,8 @@ class FlatObjective(nn.Module):
         self.net: Net = capture(model, example)
 
     def forward(self, images: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
-        """The loss, and (clean loss, bound, clean errors, clean errors) of the batch, without gradient."""
+        """The loss, and (clean loss, bound, clean errors, clean errors) of the batch, without
+        gradient."""
         logits = self.model(images)
         clean, wrong = F.cross_entropy(logits, labels), (logits.argmax(1) != labels).sum()
         if self.recipe.method == "natural" or weights.eps == 0:
@@ -39,24 +42,37 @@ class FlatObjective(nn.Module):
 
 @torch.enable_grad()
 def attack_weights(
-    model: nn.Module, x: Tensor, labels: Tensor, balls: Mapping[str, Region], steps: int = 20, restarts: int = 2, seed: int = 0
+    model: nn.Module,
+    x: Tensor,
+    labels: Tensor,
+    balls: Mapping[str, Region],
+    steps: int = 20,
+    restarts: int = 2,
+    seed: int = 0,
 ) -> tuple[float, dict[str, Tensor]]:
-    """The largest mean loss that gradient ascent finds for weights in Euclidean balls around them, and those weights.
+    """The largest mean loss that gradient ascent finds for weights in Euclidean balls around them,
+    and those weights.
 
-    A linear function is largest at a known point of a ball; each step goes from where it is towards that point for the
-    gradient there (the method of Frank and Wolfe), so that it never leaves the balls.
-    """
+    A linear function is largest at a known point of a ball; each step goes from where it is towards
+    that point for the gradient there (the method of Frank and Wolfe), so that it never leaves the
+    balls."""
     generator = torch.Generator().manual_seed(seed)
     centres, radii = _centres(model, balls), _radii(balls)
     best, found = -torch.inf, centres
     for _ in range(restarts):
-        noise = {name: torch.randn(value.shape, generator=generator).to(value) for name, value in centres.items()}
+        noise = {
+            name: torch.randn(value.shape, generator=generator).to(value)
+            for name, value in centres.items()
+        }
         moved = {name: centres[name] + radii[name] * _unit(noise[name]) for name in centres}
         for step in range(steps + 1):
             leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
             loss = F.cross_entropy(functional_call(model, leaves, (x,)), labels)
             if float(loss.detach()) > best:
-                best, found = float(loss.detach()), {name: value.detach() for name, value in leaves.items()}
+                best, found = (
+                    float(loss.detach()),
+                    {name: value.detach() for name, value in leaves.items()},
+                )
             gradients = torch.autograd.grad(loss, list(leaves.values()))
             share = 2 / (step + 2)
             for name, gradient in zip(leaves, gradients, strict=True):
@@ -67,7 +83,11 @@ def attack_weights(
 
 def _centres(model: nn.Module, balls: Mapping[str, Region]) -> dict[str, Tensor]:
     """The weights that move; one that the model uses twice goes by all of its names."""
-    found = {name: value.detach() for name, value in model.named_parameters(remove_duplicate=False) if name in balls}
+    found = {
+        name: value.detach()
+        for name, value in model.named_parameters(remove_duplicate=False)
+        if name in balls
+    }
     missing = sorted(set(balls) - set(found))
     if missing:
         raise ArgumentError(f"the model has no parameter {', '.join(missing)}")
@@ -77,7 +97,13 @@ def _centres(model: nn.Module, balls: Mapping[str, Region]) -> dict[str, Tensor]
 def _radii(balls: Mapping[str, Region]) -> dict[str, Tensor]:
     for name, ball in balls.items():
         if getattr(ball, "order", None) != 2 or torch.as_tensor(ball.eps).numel() != 1:  # type: ignore[attr-defined]
-            raise ArgumentError(f"weights are attacked and drawn in Euclidean balls; that of {name} is another region")
+            raise ArgumentError(
+                "weights are attacked and drawn in Euclidean balls; that of "
+                f"{name} "
+                "is "
+                "another "
+                "region"
+            )
     return {name: torch.as_tensor(ball.eps).detach().reshape(()) for name, ball in balls.items()}  # type: ignore[attr-defined]
 
 
@@ -89,12 +115,20 @@ def _unit(direction: Tensor) -> Tensor:
 
 
 @torch.enable_grad()
-def surface(model: nn.Module, x: Tensor, labels: Tensor, balls: Mapping[str, Region], points: int = 25, reach: float = 1.0, seed: int = 0) -> Tensor:
-    """The mean loss on a grid in the plane of the gradient and a random direction: (points, points), both from -reach to reach.
+def surface(
+    model: nn.Module,
+    x: Tensor,
+    labels: Tensor,
+    balls: Mapping[str, Region],
+    points: int = 25,
+    reach: float = 1.0,
+    seed: int = 0,
+) -> Tensor:
+    """The mean loss on a grid in the plane of the gradient and a random direction: (points,
+    points), both from -reach to reach.
 
-    In every weight both directions have the length of its ball's radius and are orthogonal, so that all points within the
-    unit circle lie in all balls.
-    """
+    In every weight both directions have the length of its ball's radius and are orthogonal, so that
+    all points within the unit circle lie in all balls."""
     generator = torch.Generator().manual_seed(seed)
     centres, radii = _centres(model, balls), _radii(balls)
     leaves = {name: value.clone().requires_grad_() for name, value in centres.items()}
@@ -111,6 +145,9 @@ def surface(model: nn.Module, x: Tensor, labels: Tensor, balls: Mapping[str, Reg
     with torch.no_grad():
         for i, a in enumerate(ticks):
             for j, b in enumerate(ticks):
-                moved = {name: centres[name] + a * first + b * second for name, (first, second) in planes.items()}
+                moved = {
+                    name: centres[name] + a * first + b * second
+                    for name, (first, second) in planes.items()
+                }
                 found[i, j] = F.cross_entropy(functional_call(model, moved, (x,)), labels)
     return found

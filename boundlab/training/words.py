@@ -18,17 +18,20 @@ from boundlab.training.objective import Weights
 from boundlab.training.recipe import Recipe
 
 STEP = 8
-"""Batches are cut to a multiple of so many positions: few different lengths, each of which is captured once."""
+"""Batches are cut to a multiple of so many positions: few different lengths, each of which is
+captured once."""
 
 
 def trimmed(words: Tensor) -> Tensor:
-    """Without the positions at the end that are padding in every sentence, up to a multiple of ``STEP``."""
+    """Without the positions at the end that are padding in every sentence, up to a multiple of
+    ``STEP``."""
     used = int((words != PADDING).sum(1).max()) if len(words) else 0
     return words[:, : min(LONGEST, -(-max(used, 1) // STEP) * STEP)]
 
 
 class Bodies:
-    """The captured body of a classifier for each length of sentences, captured when it is first asked for."""
+    """The captured body of a classifier for each length of sentences, captured when it is first
+    asked for."""
 
     def __init__(self, model: TextClassifier) -> None:
         self.model = model
@@ -37,13 +40,22 @@ class Bodies:
     def __getitem__(self, length: int) -> Net:
         if length not in self._nets:
             weight = self.model.embedding.weight
-            example = torch.zeros(2, length, weight.shape[1], dtype=weight.dtype, device=weight.device)
-            self._nets[length] = capture(self.model.body, example, torch.ones(2, length, dtype=torch.bool, device=weight.device))
+            example = torch.zeros(
+                2, length, weight.shape[1], dtype=weight.dtype, device=weight.device
+            )
+            self._nets[length] = capture(
+                self.model.body,
+                example,
+                torch.ones(2, length, dtype=torch.bool, device=weight.device),
+            )
         return self._nets[length]
 
 
-def region_of(model: TextClassifier, words: Tensor, substitutes: Tensor, budget: int | None, eps: float = 1.0) -> Words:
-    """The sentences that differ from the given ones in at most ``budget`` words; substitutes: those of every word, by number."""
+def region_of(
+    model: TextClassifier, words: Tensor, substitutes: Tensor, budget: int | None, eps: float = 1.0
+) -> Words:
+    """The sentences that differ from the given ones in at most ``budget`` words; substitutes: those
+    of every word, by number."""
     others = substitutes[words]
     return Words(model.embedding(words), model.embedding(others), others != PADDING, budget, eps)
 
@@ -59,39 +71,66 @@ class WordsObjective(nn.Module):
         self.register_buffer("substitutes", substitutes, persistent=False)
 
     def forward(self, words: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
-        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch, without gradient."""
+        """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch,
+        without gradient."""
         recipe = self.recipe
         logits = self.model(words)
         clean, wrong = F.cross_entropy(logits, labels), (logits.argmax(1) != labels).sum()
         if recipe.method == "natural" or weights.eps == 0:
             return clean, torch.stack([clean.detach(), clean.detach(), wrong, wrong])
-        region = region_of(self.model, words, self.substitutes, recipe.budget if recipe.budget >= 0 else None, weights.eps)
+        region = region_of(
+            self.model,
+            words,
+            self.substitutes,
+            recipe.budget if recipe.budget >= 0 else None,
+            weights.eps,
+        )
         mask = words != PADDING
         net = self.bodies[words.shape[1]].suited((region, mask), {})
         method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
         answer = net.ask((region, mask), {}, method, None, "adaptive")
-        losses, certain = upper_bound(answer, net.only_output("training"), labels, recipe.fused, weights.beta)
-        loss = losses.mean() if weights.kappa == 0 else torch.lerp(losses.mean(), clean, weights.kappa)
+        losses, certain = upper_bound(
+            answer, net.only_output("training"), labels, recipe.fused, weights.beta
+        )
+        loss = (
+            losses.mean() if weights.kappa == 0 else torch.lerp(losses.mean(), clean, weights.kappa)
+        )
         return loss, torch.stack([clean.detach(), losses.detach().mean(), wrong, (~certain).sum()])
 
 
-# -- evaluation ------------------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def attacked(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> list[int] | None:
-    """Replaced words that change the class of one sentence (positions,), or None if none were found; see :func:`strongest`."""
+def attacked(
+    model: TextClassifier,
+    words: Tensor,
+    label: int,
+    substitutes: Tensor,
+    budget: int,
+    most: int = 512,
+) -> list[int] | None:
+    """Replaced words that change the class of one sentence (positions,), or None if none were
+    found; see :func:`strongest`."""
     found, margin = strongest(model, words, label, substitutes, budget, most)
     return found if margin <= 0 else None
 
 
 @torch.no_grad()
-def strongest(model: TextClassifier, words: Tensor, label: int, substitutes: Tensor, budget: int, most: int = 512) -> tuple[list[int], float]:
-    """The sentence with the least margin that was found, and that margin; the search ends when the class has changed.
+def strongest(
+    model: TextClassifier,
+    words: Tensor,
+    label: int,
+    substitutes: Tensor,
+    budget: int,
+    most: int = 512,
+) -> tuple[list[int], float]:
+    """The sentence with the least margin that was found, and that margin; the search ends when the
+    class has changed.
 
-    Every replacement of one word is tried, then every further one of these sentences, and so on, as long as there are no more than
-    16 * most of them: exhaustive for small budgets. From then on only the most // 16 sentences with the least margins go on, which
-    with one sentence is greedy.
+    Every replacement of one word is tried, then every further one of these sentences, and so on, as
+    long as there are no more than 16 * most of them: exhaustive for small budgets. From then on
+    only the most // 16 sentences with the least margins go on, which with one sentence is greedy.
     """
     beam, changes = [words.tolist()], len(_changes(words.tolist(), words, substitutes))
     best, least = beam[0], float("inf")
@@ -141,7 +180,8 @@ def _margins(model: TextClassifier, sentences: Tensor, label: int) -> Tensor:
 
 @dataclass(frozen=True)
 class WordErrors:
-    """Shares of ``count`` sentences, by budget: right after the attack, and proved by each method."""
+    """Shares of ``count`` sentences, by budget: right after the attack, and proved by each
+    method."""
 
     count: int
     clean: float
@@ -159,9 +199,10 @@ def evaluate_words(
     attack: bool = True,
     watch: Callable[[int], None] = lambda _: None,
 ) -> WordErrors:
-    """Verified accuracy for each budget and method, beside the accuracy that an attack leaves. A sentence that is proved for a
-    budget is proved for smaller ones, one that is not is not tried with larger ones except the largest, which is tried first, and
-    one that an attack breaks stays broken for larger ones."""
+    """Verified accuracy for each budget and method, beside the accuracy that an attack leaves. A
+    sentence that is proved for a budget is proved for smaller ones, one that is not is not tried
+    with larger ones except the largest, which is tried first, and one that an attack breaks stays
+    broken for larger ones."""
     model.eval()
     device = model.embedding.weight.device
     bodies, substitutes = Bodies(model), data.vocabulary.substitutes.to(device)
@@ -180,17 +221,30 @@ def evaluate_words(
                     proved[method][budget] += int((most >= budget).sum())
             for sentence, label in zip(words, labels.tolist(), strict=True) if attack else ():
                 found = attacked(model, sentence, label, substitutes, max(budgets))
-                needed = sum(a != b for a, b in zip(sentence.tolist(), found, strict=True)) if found is not None else max(budgets) + 1
+                needed = (
+                    sum(a != b for a, b in zip(sentence.tolist(), found, strict=True))
+                    if found is not None
+                    else max(budgets) + 1
+                )
                 for budget in budgets:
                     broken[budget] += needed <= budget
         watch(len(part))
     count = len(data)
     shares = lambda counts: {budget: n / count for budget, n in counts.items()}
     left_ = {budget: (right - n) / count for budget, n in broken.items()} if attack else {}
-    return WordErrors(count, right / count, left_, {method: shares(counts) for method, counts in proved.items()})
+    return WordErrors(
+        count, right / count, left_, {method: shares(counts) for method, counts in proved.items()}
+    )
 
 
-def _largest_proved(bodies: Bodies, words: Tensor, labels: Tensor, substitutes: Tensor, budgets: list[int], method: str) -> Tensor:
+def _largest_proved(
+    bodies: Bodies,
+    words: Tensor,
+    labels: Tensor,
+    substitutes: Tensor,
+    budgets: list[int],
+    method: str,
+) -> Tensor:
     """The largest budget for which each sentence is proved: (samples,). 0 costs nothing."""
     most, left = torch.zeros_like(labels), torch.ones_like(labels, dtype=torch.bool)
     rising = [budget for budget in budgets if budget > 0]
@@ -199,7 +253,9 @@ def _largest_proved(bodies: Bodies, words: Tensor, labels: Tensor, substitutes: 
         if not len(chosen):
             break
         region = region_of(bodies.model, words[chosen], substitutes, budget)
-        margins = bodies[words.shape[1]].margins(region, words[chosen] != PADDING, labels[chosen], method=method)
+        margins = bodies[words.shape[1]].margins(
+            region, words[chosen] != PADDING, labels[chosen], method=method
+        )
         proved = (margins > 0).all(1)
         most[chosen[proved]] = budget
         left[chosen] = ~proved if budget == rising[-1] else proved

@@ -1,10 +1,11 @@
-"""The same questions under every ambient mode of torch: ``python -m tests.attacks.ambient [--only MODE] [--count N] [--seed S]``.
+"""The same questions under every ambient mode of torch: ``python -m tests.attacks.ambient [--only
+MODE] [--count N] [--seed S]``.
 
-A mode is entered around capture, around the question, or around both; the answer must be the plain one (same type and shape, equal up
-to 1e-5 of the largest entry), or an error of boundlab's own. Under autocast around capture the model itself is another one: there the
-bounds must hold the values that the model has under autocast. Afterwards the mode must be as it was, and so must the state of the
-global random numbers. --count: models with other weights.
-"""
+A mode is entered around capture, around the question, or around both; the answer must be the plain
+one (same type and shape, equal up to 1e-5 of the largest entry), or an error of boundlab's own.
+Under autocast around capture the model itself is another one: there the bounds must hold the values
+that the model has under autocast. Afterwards the mode must be as it was, and so must the state of
+the global random numbers. --count: models with other weights."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tests.contract import METHODS
 Question = Callable[[bl.Net, "Subject"], Any]
 
 
-# -- modes ----------------------------------------------------------------------------------------------------------------------
+# -- modes -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -88,7 +89,7 @@ PLACES = ("capture", "ask", "both")
 NO_GRADIENTS = ("inference_mode", "no_grad", "no gradients by set_grad_enabled")
 
 
-# -- models and questions ----------------------------------------------------------------------------------------------------------
+# -- models and questions --------------------------------------------------------------------------
 
 
 @dataclass
@@ -102,7 +103,9 @@ class Subject:
 
     @property
     def region(self) -> bl.Region:
-        return bl.Linf(self.x, 0.1) if self.others is None else bl.Words(self.x, self.others, budget=2)
+        return (
+            bl.Linf(self.x, 0.1) if self.others is None else bl.Words(self.x, self.others, budget=2)
+        )
 
 
 class Attention(nn.Module):
@@ -134,7 +137,11 @@ class Choices(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x)
-        y = torch.where(y > 0.2, y, 0.5) + torch.where(y < 0, torch.tanh(y), torch.zeros_like(y)) + (y > 1).to(y.dtype)
+        y = (
+            torch.where(y > 0.2, y, 0.5)
+            + torch.where(y < 0, torch.tanh(y), torch.zeros_like(y))
+            + (y > 1).to(y.dtype)
+        )
         return self.last(y.clamp(-2, 2) * torch.sigmoid(y) / 1.5)
 
 
@@ -142,7 +149,14 @@ def subjects(seed: int = 0) -> dict[str, Subject]:
     torch.manual_seed(seed)
     labels = torch.tensor([0, 1, 2, 0, 1])
     dense = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
-    conv = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3)).eval()
+    conv = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    ).eval()
     words = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3))
     return {
         "dense": Subject(dense, torch.randn(5, 4), labels),
@@ -150,7 +164,11 @@ def subjects(seed: int = 0) -> dict[str, Subject]:
         "attention": Subject(Attention(), torch.randn(5, 3, 4), labels),
         "recurrent": Subject(Recurrent(), torch.randn(5, 2, 4), labels),
         "choices": Subject(Choices(), torch.randn(5, 4), labels),
-        "double": Subject(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double(), torch.randn(5, 4, dtype=torch.float64), labels),
+        "double": Subject(
+            nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double(),
+            torch.randn(5, 4, dtype=torch.float64),
+            labels,
+        ),
         "words": Subject(words, torch.randn(5, 3, 4), labels, torch.randn(5, 3, 2, 4)),
     }
 
@@ -179,12 +197,16 @@ def _loss(fused: bool) -> Question:
 def _gradient(net: bl.Net, s: Subject) -> Any:
     loss = bl.robust_cross_entropy(net, s.region, s.labels).mean()
     weights = list(net.parameters().values())
-    with torch.autocast("cpu", enabled=False):  # a backward pass is torch's own, and belongs outside of autocast
+    # a backward pass is torch's own, and belongs outside of autocast
+    with torch.autocast("cpu", enabled=False):
         return torch.autograd.grad(loss, weights) if loss.requires_grad else loss
 
 
 QUESTIONS: dict[str, Question] = {f"bounds, {method}": _bounds(method) for method in METHODS}
-QUESTIONS |= {f"margins, {method}": _margins(method) for method in ("ibp", "crown", "crown-ibp", "alpha-crown")}
+QUESTIONS |= {
+    f"margins, {method}": _margins(method)
+    for method in ("ibp", "crown", "crown-ibp", "alpha-crown")
+}
 QUESTIONS |= {
     "value": lambda net, s: net(s.x),
     "lines": _lines,
@@ -196,21 +218,30 @@ QUESTIONS |= {
     "l1 ball": lambda net, s: tuple(net.bounds(bl.L1(s.x, 0.1))),
     "l0 ball": lambda net, s: tuple(net.bounds(bl.L0(s.x, 1, lower=-3.0, upper=3.0))),
     "cut ball": lambda net, s: tuple(net.bounds(bl.L2(s.x, 0.5, lower=-3.0, upper=3.0))),
-    "specification": lambda net, s: tuple(net.bounds(s.region, spec=torch.tensor([[1, -1, 0], [0, 1, -1]], dtype=s.x.dtype, device="cpu"))),
+    "specification": lambda net, s: tuple(
+        net.bounds(
+            s.region, spec=torch.tensor([[1, -1, 0], [0, 1, -1]], dtype=s.x.dtype, device="cpu")
+        )
+    ),
     "lower side": lambda net, s: net.bounds(s.region, sides="lower").lower,
     "intermediates": lambda net, s: tuple(net.bounds(s.region, intermediates=True)),
     "little memory": lambda net, s: tuple(net.bounds(s.region, memory=100_000)),
-    "weights": lambda net, s: tuple(net.bounds(s.x, perturb={next(iter(net.parameters())): bl.L2(eps=0.01)})),
-    "mean loss": lambda net, s: bl.mean_loss_bound(net, s.x, s.labels, perturb=bl.weight_balls(net, 0.01)),
+    "weights": lambda net, s: tuple(
+        net.bounds(s.x, perturb={next(iter(net.parameters())): bl.L2(eps=0.01)})
+    ),
+    "mean loss": lambda net, s: bl.mean_loss_bound(
+        net, s.x, s.labels, perturb=bl.weight_balls(net, 0.01)
+    ),
     "flatness": lambda net, s: bl.flatness(net, s.x, s.labels, 0.01),
 }
 
 
-# -- asking -------------------------------------------------------------------------------------------------------------------------
+# -- asking ----------------------------------------------------------------------------------------
 
 
 class Asked:
-    """A model captured under a mode (or plainly), and questions under it (or plainly). Captured once, at the first question."""
+    """A model captured under a mode (or plainly), and questions under it (or plainly). Captured
+    once, at the first question."""
 
     def __init__(self, subject: Subject, mode: str = "", place: str = "ask") -> None:
         around = MODES[mode] if mode else nullcontext
@@ -240,7 +271,10 @@ def difference(plain: Any, found: Any) -> str:
         return f"{type(found).__name__}: {str(found).splitlines()[0] if str(found) else ''}"
     for a, b in zip(plain, found, strict=True):
         if a.dtype != b.dtype or a.shape != b.shape or a.device != b.device:
-            return f"{b.dtype} {tuple(b.shape)} on {b.device} instead of {a.dtype} {tuple(a.shape)} on {a.device}"
+            return (
+                f"{b.dtype} {tuple(b.shape)} on {b.device} instead of {a.dtype} {tuple(a.shape)} "
+                f"on {a.device}"
+            )
         if bool(torch.isnan(b).any()) and not bool(torch.isnan(a).any()):
             return "NaN"
         apart = (a.double() - b.double()).nan_to_num(0, 0, 0).abs().max() if a.numel() else 0.0
@@ -251,7 +285,8 @@ def difference(plain: Any, found: Any) -> str:
 
 
 def unsound_under_autocast(subject: Subject, mode: str, place: str) -> str:
-    """Bounds of a model that was captured under autocast must hold its values under autocast; they may also be refused."""
+    """Bounds of a model that was captured under autocast must hold its values under autocast; they
+    may also be refused."""
     found = Asked(subject, mode, place).answer("bounds, crown")
     if isinstance(found, bl.BoundlabError):
         return ""
@@ -277,14 +312,19 @@ class Finding:
     what: str
 
     def __str__(self) -> str:
-        return f"FINDING {self.mode}, around {self.place}: {self.subject}: {self.question}: {self.what}"
+        return (
+            f"FINDING {self.mode}, around {self.place}: {self.subject}: {self.question}: "
+            f"{self.what}"
+        )
 
 
 Plain = dict[str, tuple[Asked, dict[str, Any]]]
 """By subject: the model captured plainly, and its plain answers."""
 
 
-def attack(mode: str, place: str, some: dict[str, Subject], questions: tuple[str, ...], plain: Plain) -> tuple[list[Finding], int]:
+def attack(
+    mode: str, place: str, some: dict[str, Subject], questions: tuple[str, ...], plain: Plain
+) -> tuple[list[Finding], int]:
     """What is wrong under a mode, and how many questions were refused. plain: filled as needed."""
     found, refused = [], 0
     for name, subject in some.items():
@@ -300,13 +340,20 @@ def attack(mode: str, place: str, some: dict[str, Subject], questions: tuple[str
             if question not in answers:
                 answers[question] = usual.answer(question)
             if isinstance(answers[question], Exception):
-                assert isinstance(answers[question], bl.BoundlabError), (name, question, answers[question])
+                assert isinstance(answers[question], bl.BoundlabError), (
+                    name,
+                    question,
+                    answers[question],
+                )
                 continue
             state = torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
             got = asked.answer(question)
             refused += isinstance(got, bl.BoundlabError)
             what = difference(answers[question], got)
-            if not torch.equal(state[0], torch.get_rng_state()) or state[1:] != (torch.get_default_dtype(), torch.is_grad_enabled()):
+            if not torch.equal(state[0], torch.get_rng_state()) or state[1:] != (
+                torch.get_default_dtype(),
+                torch.is_grad_enabled(),
+            ):
                 what = what or "the state of random numbers or a mode was changed"
             found += [Finding(mode, place, name, question, what)] if what else []
     return found, refused
@@ -329,8 +376,13 @@ def main() -> int:
                 everything += found
                 for finding in found:
                     print(finding, f"(seed {seed})", flush=True)
-                print(f"{mode}, around {place}: {len(found)} findings, {refused} refused", flush=True)
-    print(f"{len(everything)} findings, by mode and place: {dict(Counter((f.mode, f.place) for f in everything))}")
+                print(
+                    f"{mode}, around {place}: {len(found)} findings, {refused} refused", flush=True
+                )
+    print(
+        f"{len(everything)} findings, by mode and place: "
+        f"{dict(Counter((f.mode, f.place) for f in everything))}"
+    )
     return 1 if everything else 0
 
 

@@ -1,11 +1,13 @@
-"""Casts between all types, chained: ``python -m tests.attacks.casts --count N --seed S [--only NAME]``.
+"""Casts between all types, chained: ``python -m tests.attacks.casts --count N --seed S [--only
+NAME]``.
 
-A model casts its input through one, two or three types, perhaps computes there, and comes back. Many intervals are asked at once: around
-rounding boundaries of short floats, around whole numbers, at the ends of integer ranges where values wrap around or saturate, beyond
-the range of half precision, and up to infinity. The value is the model's own. A finding is a value outside bounds by more than 4 units
-in the last place of it (for lines also of the largest |x|, as they are stored by slope and intercept), or an error that is not boundlab's
-own. Refusing is allowed; intervals that are refused although no value leaves the ranges are counted.
-"""
+A model casts its input through one, two or three types, perhaps computes there, and comes back.
+Many intervals are asked at once: around rounding boundaries of short floats, around whole numbers,
+at the ends of integer ranges where values wrap around or saturate, beyond the range of half
+precision, and up to infinity. The value is the model's own. A finding is a value outside bounds by
+more than 4 units in the last place of it (for lines also of the largest |x|, as they are stored by
+slope and intercept), or an error that is not boundlab's own. Refusing is allowed; intervals that
+are refused although no value leaves the ranges are counted."""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Chain:
         return WORK[self.work](y, x).to(self.source)
 
     def __str__(self) -> str:
-        return " -> ".join(_short(kind) for kind in (self.source, *self.types)) + (f", {self.work}" if self.work else "")
+        return " -> ".join(_short(kind) for kind in (self.source, *self.types)) + (
+            f", {self.work}" if self.work else ""
+        )
 
 
 def _short(kind: torch.dtype) -> str:
@@ -66,16 +70,25 @@ def chains(seed: int, longer: int = 60, worked: int = 120) -> list[Chain]:
     """All chains of one and two types, some of three, and some with work in the last type."""
     rng = random.Random(seed)
     sources = (torch.float32, torch.float64)
-    found = [Chain(source, types) for source in sources for length in (1, 2) for types in itertools.product(TYPES, repeat=length)]
+    found = [
+        Chain(source, types)
+        for source in sources
+        for length in (1, 2)
+        for types in itertools.product(TYPES, repeat=length)
+    ]
     found += [Chain(rng.choice(sources), tuple(rng.choices(TYPES, k=3))) for _ in range(longer)]
     found += [
-        Chain(rng.choice(sources), tuple(rng.choices(TYPES, k=rng.choice([1, 1, 2]))), rng.choice([name for name in WORK if name]))
+        Chain(
+            rng.choice(sources),
+            tuple(rng.choices(TYPES, k=rng.choice([1, 1, 2]))),
+            rng.choice([name for name in WORK if name]),
+        )
         for _ in range(worked)
     ]
     return found
 
 
-# -- intervals and points ---------------------------------------------------------------------------------------------------------
+# -- intervals and points --------------------------------------------------------------------------
 
 EDGES = torch.tensor(
     [0, 1, 127, 128, 255, 256, 257, 2**15 - 1, 2**15, 2**16, 65504, 65519, 65520, 65536, 2**24, 2**31 - 1, 2**31, 2**32, 2**53, 2**62, 2**63, 2**64, 3.3895e38, 3.39e38,
@@ -92,10 +105,15 @@ def _places(g: torch.Generator, count: int) -> Tensor:
     whole = (10 ** (unit * 3)).round()
     short = (size.to(torch.bfloat16).double(), size.clamp(max=6e4).to(torch.float16).double())
     choices = [
-        size, 10 ** (unit * 76 - 38), whole, whole + 0.5, *short, short[0] * (1 + 2.0**-9), short[1] * (1 + 2.0**-12),
-        EDGES[torch.randint(len(EDGES), shape, generator=g)], EDGES[torch.randint(len(EDGES), shape, generator=g)] + 4 * unit - 2,
+        size, 10 ** (unit * 76 - 38), whole, whole + 0.5, *short, short[0] * (1 + 2.0**-9),
+        short[1] * (1 + 2.0**-12),
+        EDGES[torch.randint(len(EDGES), shape, generator=g)],
+        EDGES[torch.randint(len(EDGES), shape, generator=g)] + 4 * unit - 2,
     ]  # fmt: skip
-    return sign * torch.stack(choices).gather(0, torch.randint(len(choices), shape, generator=g)[None])[0]
+    return (
+        sign
+        * torch.stack(choices).gather(0, torch.randint(len(choices), shape, generator=g)[None])[0]
+    )
 
 
 def intervals(source: torch.dtype, count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -122,7 +140,8 @@ def intervals(source: torch.dtype, count: int, seed: int) -> tuple[Tensor, Tenso
 
 
 def members(low: Tensor, up: Tensor, seed: int) -> Tensor:
-    """Points of the intervals, among them those where short floats and whole numbers round the other way: (points, count, 1)."""
+    """Points of the intervals, among them those where short floats and whole numbers round the
+    other way: (points, count, 1)."""
     g = torch.Generator().manual_seed(seed + 1)
     largest = torch.finfo(low.dtype).max
     a, b = low.double().clamp(-largest, largest), up.double().clamp(-largest, largest)
@@ -133,14 +152,26 @@ def members(low: Tensor, up: Tensor, seed: int) -> Tensor:
         for kind in (torch.bfloat16, torch.float16, torch.float32):
             near = at.to(kind)
             after = torch.nextafter(near, torch.full_like(near, INF))
-            found.append((near.double() / 2 + after.double() / 2).nan_to_num(0, largest, -largest).to(low.dtype))
+            found.append(
+                (near.double() / 2 + after.double() / 2)
+                .nan_to_num(0, largest, -largest)
+                .to(low.dtype)
+            )
         found += [at.round().to(low.dtype), (at.floor() + 0.5).to(low.dtype)]
-    found += [EDGES[torch.randint(len(EDGES), low.shape, generator=g)].to(low.dtype) * sign for sign in (-1, 1) for _ in range(2)]
-    found += [torch.nextafter(point, torch.full_like(point, end)) for point in found[2:] for end in (INF, -INF)]
+    found += [
+        EDGES[torch.randint(len(EDGES), low.shape, generator=g)].to(low.dtype) * sign
+        for sign in (-1, 1)
+        for _ in range(2)
+    ]
+    found += [
+        torch.nextafter(point, torch.full_like(point, end))
+        for point in found[2:]
+        for end in (INF, -INF)
+    ]
     return torch.stack([torch.minimum(torch.maximum(point, low), up) for point in found])
 
 
-# -- asking -------------------------------------------------------------------------------------------------------------------------
+# -- asking ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -159,9 +190,24 @@ class Result:
         return bool(self.outside or self.error)
 
     def __str__(self) -> str:
-        text = f"{'FINDING' if self.bad else 'ok'} {self.chain}, {self.method}: {self.outside} intervals left"
-        refusals = f", {self.refused} refused ({self.refused_in_range} of them in range): {self.refusal[:120]}" if self.refused else ""
-        return text + (f" {self.error[:300]}" if self.error else "") + refusals + (f"\n        {self.worst}" if self.worst else "")
+        text = (
+            f"{'FINDING' if self.bad else 'ok'} {self.chain}, {self.method}: {self.outside} "
+            "intervals left"
+        )
+        refusals = (
+            (
+                f", {self.refused} refused ({self.refused_in_range} of them in range): "
+                f"{self.refusal[:120]}"
+            )
+            if self.refused
+            else ""
+        )
+        return (
+            text
+            + (f" {self.error[:300]}" if self.error else "")
+            + refusals
+            + (f"\n        {self.worst}" if self.worst else "")
+        )
 
 
 def in_range(chain: Chain, points: Tensor) -> Tensor:
@@ -170,14 +216,18 @@ def in_range(chain: Chain, points: Tensor) -> Tensor:
     y = points.double()
     for kind in chain.types:
         if kind in WHOLE:
-            fine &= (y.trunc() >= torch.iinfo(kind).min) & (y.trunc() < float(torch.iinfo(kind).max))
+            fine &= (y.trunc() >= torch.iinfo(kind).min) & (
+                y.trunc() < float(torch.iinfo(kind).max)
+            )
         elif kind in FLOATS:
             fine &= y.abs() <= torch.finfo(kind).max
         y = torch.where(fine, y, 0.0).to(kind).double()
     return fine.all(0)[:, 0]
 
 
-def attack(chain: Chain, count: int, seed: int = 0, methods: tuple[str, ...] = METHODS) -> list[Result]:
+def attack(
+    chain: Chain, count: int, seed: int = 0, methods: tuple[str, ...] = METHODS
+) -> list[Result]:
     low, up = intervals(chain.source, count, seed)
     points = members(low, up, seed)
     with torch.no_grad():
@@ -185,13 +235,17 @@ def attack(chain: Chain, count: int, seed: int = 0, methods: tuple[str, ...] = M
         try:
             net = bl.capture(lambda x: chain(x), torch.ones(3, 1, dtype=chain.source), batched=True)
         except bl.BoundlabError as error:
-            return [Result(chain, "capture", refused=count, refusal=f"{type(error).__name__}: {error}")]
+            return [
+                Result(chain, "capture", refused=count, refusal=f"{type(error).__name__}: {error}")
+            ]
         except Exception as error:
             return [Result(chain, "capture", error=f"{type(error).__name__}: {error}")]
         return [_judge(Result(chain, method), net, low, up, points, truth) for method in methods]
 
 
-def _judge(result: Result, net: bl.Net, low: Tensor, up: Tensor, points: Tensor, truth: Tensor) -> Result:
+def _judge(
+    result: Result, net: bl.Net, low: Tensor, up: Tensor, points: Tensor, truth: Tensor
+) -> Result:
     try:
         lower, upper, refused = _ask(result, net, low, up, [8])
     except Exception as error:
@@ -200,25 +254,43 @@ def _judge(result: Result, net: bl.Net, low: Tensor, up: Tensor, points: Tensor,
     result.refused = int(refused.sum())
     result.refused_in_range = int((refused & in_range(result.chain, points)).sum())
     eps, least = torch.finfo(low.dtype).eps, torch.finfo(low.dtype).smallest_normal
-    size = truth.abs() if result.method == "ibp" else torch.maximum(truth.abs(), torch.maximum(low.abs(), up.abs()))
+    size = (
+        truth.abs()
+        if result.method == "ibp"
+        else torch.maximum(truth.abs(), torch.maximum(low.abs(), up.abs()))
+    )
     room = 4 * eps * torch.where(torch.isfinite(size), size, 0).double() + 4 * eps * least
-    if result.chain.work and result.chain.types:  # arithmetic in half precision rounds there, in the model as in its bounds
+    # arithmetic in half precision rounds there, in the model as in its bounds
+    if result.chain.work and result.chain.types:
         last = result.chain.types[-1]
         coarse = torch.finfo(last).eps if last.is_floating_point else 0.0
-        room = room + 2 * coarse * torch.where(torch.isfinite(size), torch.maximum(size, truth.abs()), 0).double()
+        room = (
+            room
+            + 2
+            * coarse
+            * torch.where(torch.isfinite(size), torch.maximum(size, truth.abs()), 0).double()
+        )
     value = truth.double()
-    apart = torch.maximum((lower.double() - value).nan_to_num(INF, INF, -INF), (value - upper.double()).nan_to_num(INF, INF, -INF))
+    apart = torch.maximum(
+        (lower.double() - value).nan_to_num(INF, INF, -INF),
+        (value - upper.double()).nan_to_num(INF, INF, -INF),
+    )
     same = (value == lower) | (value == upper)  # infinite ones among them
     bad = (apart > room) & ~same & ~torch.isnan(value)
     result.outside = int(bad.any(0).sum())
     if result.outside:
         score = torch.where(bad, apart / (1 + value.abs()), -INF).nan_to_num(-INF, INF, -INF)
         p, k = divmod(int(score.flatten().argmax()), score.shape[1])
-        result.worst = f"worst: [{float(low[k])!r}, {float(up[k])!r}] at x = {float(points[p, k])!r}: f = {float(truth[p, k])!r}, bounds [{float(lower[k])!r}, {float(upper[k])!r}]"
+        result.worst = (
+            f"worst: [{float(low[k])!r}, {float(up[k])!r}] at x = {float(points[p, k])!r}: f = "
+            f"{float(truth[p, k])!r}, bounds [{float(lower[k])!r}, {float(upper[k])!r}]"
+        )
     return result
 
 
-def _ask(result: Result, net: bl.Net, low: Tensor, up: Tensor, left: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+def _ask(
+    result: Result, net: bl.Net, low: Tensor, up: Tensor, left: list[int]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Bounds, and which intervals are refused: found by halving, so many of them."""
     alpha = bl.Alpha(iterations=2) if result.method == "alpha-crown" else None
     try:
@@ -234,7 +306,10 @@ def _ask(result: Result, net: bl.Net, low: Tensor, up: Tensor, left: list[int]) 
         infinite = torch.full((len(low), 1), INF, dtype=low.dtype)
         return -infinite, infinite, torch.ones(len(low), dtype=torch.bool)
     half = len(low) // 2
-    parts = [_ask(result, net, low[part], up[part], left) for part in (slice(None, half), slice(half, None))]
+    parts = [
+        _ask(result, net, low[part], up[part], left)
+        for part in (slice(None, half), slice(half, None))
+    ]
     return tuple(torch.cat(pair) for pair in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
@@ -247,14 +322,18 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     found = [chain for chain in chains(options.seed) if options.only in str(chain)]
-    results = [result for chain in found for result in _printed(attack(chain, options.count, options.seed))]
+    results = [
+        result for chain in found for result in _printed(attack(chain, options.count, options.seed))
+    ]
     bad = [result for result in results if result.bad]
     print(
-        f"{len(found)} chains, {len(results)} questions of {options.count} intervals: {len(bad)} findings, {sum(r.refused > 0 for r in results)} with refusals"
+        f"{len(found)} chains, {len(results)} questions of {options.count} intervals: "
+        f"{len(bad)} findings, {sum(r.refused > 0 for r in results)} with refusals"
     )
     print(f"findings by method: {dict(Counter(r.method for r in bad))}")
     print(
-        f"findings by types: {dict(Counter(' '.join(sorted({_short(t) for t in r.chain.types})) for r in bad if len(r.chain.types) == 1 and not r.chain.work))}"
+        "findings by types: "
+        f"{dict(Counter(' '.join(sorted({_short(t) for t in r.chain.types})) for r in bad if len(r.chain.types) == 1 and not r.chain.work))}"
     )
     return 1 if bad else 0
 

@@ -1,9 +1,9 @@
 """Labels of every type, shape and value: ``python -m tests.attacks.labels [--count N] [--seed S]``.
 
-Whole numbers of any type and of shape (batch,) must give what int64 gives. Truth values, floats, other shapes, other lengths and values
-out of range must raise bl.ArgumentError. Every function that takes labels is asked, with the labels last and, where it may be so, by
-``labels=``. --count: networks with other weights and numbers of classes.
-"""
+Whole numbers of any type and of shape (batch,) must give what int64 gives. Truth values, floats,
+other shapes, other lengths and values out of range must raise bl.ArgumentError. Every function that
+takes labels is asked, with the labels last and, where it may be so, by ``labels=``. --count:
+networks with other weights and numbers of classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from torch import Tensor, nn
 
 import boundlab as bl
 
-WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64)
+WHOLE = (
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+)
 OTHERS = (torch.bool, torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
 
@@ -37,16 +46,22 @@ class Subject:
 def subject(seed: int, samples: int = 4, classes: int = 4) -> Subject:
     torch.manual_seed(seed)
     x = torch.randn(samples, 3)
-    return Subject(bl.capture(nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, classes)), x), x, classes)
+    return Subject(
+        bl.capture(nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, classes)), x), x, classes
+    )
 
 
 Ask = Callable[[Subject, Any], Tensor]
 ASKED: dict[str, Ask] = {
     **{
-        f"margins, {method}": (lambda s, y, method=method: s.net.margins(s.region, y, method=method))
+        f"margins, {method}": (
+            lambda s, y, method=method: s.net.margins(s.region, y, method=method)
+        )
         for method in ("ibp", "crown", "crown-ibp", "forward")
     },
-    "margins, alpha-crown": lambda s, y: s.net.margins(s.region, y, method="alpha-crown", alpha=bl.Alpha(iterations=1, inner=0)),
+    "margins, alpha-crown": lambda s, y: s.net.margins(
+        s.region, y, method="alpha-crown", alpha=bl.Alpha(iterations=1, inner=0)
+    ),
     "margins, labels=": lambda s, y: s.net.margins(s.region, labels=y),
     "margins, little memory": lambda s, y: s.net.margins(s.region, y, memory=2_000),
     "loss, fused": lambda s, y: bl.robust_cross_entropy(s.net, s.region, y),
@@ -54,9 +69,15 @@ ASKED: dict[str, Ask] = {
     "loss, ibp": lambda s, y: bl.robust_cross_entropy(s.net, s.region, y, beta=0),
     "loss, mixed": lambda s, y: bl.robust_cross_entropy(s.net, s.region, y, fused=False, beta=0.5),
     "loss, labels=": lambda s, y: bl.robust_cross_entropy(s.net, s.region, labels=y),
-    "mean loss": lambda s, y: bl.mean_loss_bound(s.net, s.x, y, perturb=bl.weight_balls(s.net, 0.01)),
-    "mean loss, ibp": lambda s, y: bl.mean_loss_bound(s.net, s.x, y, perturb=bl.weight_balls(s.net, 0.01), method="ibp"),
-    "mean loss, labels=": lambda s, y: bl.mean_loss_bound(s.net, s.x, labels=y, perturb=bl.weight_balls(s.net, 0.01)),
+    "mean loss": lambda s, y: bl.mean_loss_bound(
+        s.net, s.x, y, perturb=bl.weight_balls(s.net, 0.01)
+    ),
+    "mean loss, ibp": lambda s, y: bl.mean_loss_bound(
+        s.net, s.x, y, perturb=bl.weight_balls(s.net, 0.01), method="ibp"
+    ),
+    "mean loss, labels=": lambda s, y: bl.mean_loss_bound(
+        s.net, s.x, labels=y, perturb=bl.weight_balls(s.net, 0.01)
+    ),
     "flatness": lambda s, y: bl.flatness(s.net, s.x, y, 0.01),
     "flatness, in parts": lambda s, y: bl.flatness(s.net, s.x, y, 0.01, batch=3),
     "flatness, labels=": lambda s, y: bl.flatness(s.net, s.x, labels=y, eps=0.01),
@@ -67,8 +88,10 @@ def accepted(labels: Tensor) -> dict[str, Any]:
     """Ways to write these labels that all mean the same."""
     found: dict[str, Any] = {str(kind): labels.to(kind) for kind in WHOLE}
     found |= {
-        "list": labels.tolist(), "tuple": tuple(labels.tolist()), "numpy, int64": labels.numpy(), "numpy, uint8": labels.numpy().astype(np.uint8),
-        "not contiguous": torch.stack([labels, labels], 1)[:, 0], "expanded view": labels.unsqueeze(0).expand(2, -1)[0],
+        "list": labels.tolist(), "tuple": tuple(labels.tolist()), "numpy, int64": labels.numpy(),
+        "numpy, uint8": labels.numpy().astype(np.uint8),
+        "not contiguous": torch.stack([labels, labels], 1)[:, 0],
+        "expanded view": labels.unsqueeze(0).expand(2, -1)[0],
     }  # fmt: skip
     return found
 
@@ -77,12 +100,24 @@ def refused(labels: Tensor, classes: int) -> dict[str, Any]:
     """What is no such labels: wrong type, shape, length or value."""
     found: dict[str, Any] = {str(kind): labels.to(kind) for kind in OTHERS}
     found |= {
-        "(n, 1)": labels[:, None], "(1, n)": labels[None], "one-hot": nn.functional.one_hot(labels, classes), "one-hot, bool": nn.functional.one_hot(labels, classes).bool(),
-        "one-hot, float": nn.functional.one_hot(labels, classes).float(), "scalar tensor": labels[0], "one number": int(labels[0]), "too few": labels[:-1],
-        "too many": torch.cat([labels, labels[:1]]), "one for all": labels[:1], "empty": labels[:0], "list of floats": [float(v) for v in labels], "list of truth values": [bool(v) for v in labels],
-        "numpy, bool": labels.numpy().astype(bool), "numpy, float": labels.numpy().astype(np.float32), "None": None, "text": "label",
+        "(n, 1)": labels[:, None], "(1, n)": labels[None],
+        "one-hot": nn.functional.one_hot(labels, classes),
+        "one-hot, bool": nn.functional.one_hot(labels, classes).bool(),
+        "one-hot, float": nn.functional.one_hot(labels, classes).float(),
+        "scalar tensor": labels[0], "one number": int(labels[0]), "too few": labels[:-1],
+        "too many": torch.cat([labels, labels[:1]]), "one for all": labels[:1], "empty": labels[:0],
+        "list of floats": [float(v) for v in labels],
+        "list of truth values": [bool(v) for v in labels],
+        "numpy, bool": labels.numpy().astype(bool),
+        "numpy, float": labels.numpy().astype(np.float32), "None": None, "text": "label",
     }  # fmt: skip
-    for name, value in {"-1": -1, "-100": -100, "classes": classes, "255": 255, "far": 2**31 - 1}.items():
+    for name, value in {
+        "-1": -1,
+        "-100": -100,
+        "classes": classes,
+        "255": 255,
+        "far": 2**31 - 1,
+    }.items():
         wrong = labels.clone()
         wrong[1] = value
         found[f"value {name}"] = wrong
@@ -111,11 +146,22 @@ class Finding:
 
 def attack(s: Subject, labels: Tensor, questions: tuple[str, ...]) -> list[Finding]:
     found = []
-    plain = {question: ASKED[question.removesuffix(", labels=")](s, labels) for question in questions if question.removesuffix(", labels=") in ASKED}
-    plain |= {question: ASKED[_positional(question)](s, labels) for question in questions if question not in plain}
+    plain = {
+        question: ASKED[question.removesuffix(", labels=")](s, labels)
+        for question in questions
+        if question.removesuffix(", labels=") in ASKED
+    }
+    plain |= {
+        question: ASKED[_positional(question)](s, labels)
+        for question in questions
+        if question not in plain
+    }
     for question in questions:
         for name, written in accepted(labels).items():
-            what = _same(lambda question=question, written=written: ASKED[question](s, written), plain[question])
+            what = _same(
+                lambda question=question, written=written: ASKED[question](s, written),
+                plain[question],
+            )
             found += [Finding(question, name, what)] if what else []
         for name, written in refused(labels, s.classes).items():
             what = _refused(lambda question=question, written=written: ASKED[question](s, written))
@@ -134,10 +180,17 @@ def _same(ask: Callable[[], Tensor], plain: Tensor) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:150]}"
     if got.shape != plain.shape or got.dtype != plain.dtype:
-        return f"{got.dtype} of shape {tuple(got.shape)} instead of {plain.dtype} of shape {tuple(plain.shape)}"
+        return (
+            f"{got.dtype} of shape {tuple(got.shape)} instead of {plain.dtype} of shape "
+            f"{tuple(plain.shape)}"
+        )
     got, plain = got.detach(), plain.detach()
     apart = float((got - plain).abs().max())
-    return f"differs by {apart:.3g} from what int64 gives" if not apart <= 1e-6 * (1 + float(plain.abs().max())) else ""
+    return (
+        f"differs by {apart:.3g} from what int64 gives"
+        if not apart <= 1e-6 * (1 + float(plain.abs().max()))
+        else ""
+    )
 
 
 def _refused(ask: Callable[[], Tensor]) -> str:

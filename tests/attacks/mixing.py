@@ -1,12 +1,14 @@
-"""Small models with planted mixing or independence of samples: ``python -m tests.attacks.mixing --count N --seed S``.
+"""Small models with planted mixing or independence of samples: ``python -m tests.attacks.mixing
+--count N --seed S``.
 
-What capture says of each is held against how it was built. Wrong is: a model that mixes samples, accepted with a batch; bounds
-of a sample that change with its neighbours; another value than the model's for another batch size; a bound that a member of
-the region leaves; an error that is not boundlab's own. Independent models that are refused are counted by piece.
+What capture says of each is held against how it was built. Wrong is: a model that mixes samples,
+accepted with a batch; bounds of a sample that change with its neighbours; another value than the
+model's for another batch size; a bound that a member of the region leaves; an error that is not
+boundlab's own. Independent models that are refused are counted by piece.
 
-A model counts as mixing only with a witness: one sample of the input changed, with all veils open, and another sample of the
-output moved. Models without a witness (a later piece took away what was mixed) are left out.
-"""
+A model counts as mixing only with a witness: one sample of the input changed, with all veils open,
+and another sample of the output moved. Models without a witness (a later piece took away what was
+mixed) are left out."""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ class Planted:
 
 
 def plant(seed: int, mixes: bool | None = None, pieces: tuple[str, ...] | None = None) -> Planted:
-    """The model of a seed. mixes: whether one of its pieces shall mix (None: half of them do). pieces: these independent ones."""
+    """The model of a seed. mixes: whether one of its pieces shall mix (None: half of them do).
+    pieces: these independent ones."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     mixes = rng.random() < 0.5 if mixes is None else mixes
@@ -103,27 +106,40 @@ def plant(seed: int, mixes: bool | None = None, pieces: tuple[str, ...] | None =
         possible = sorted(name for name, piece in INDEPENDENT.items() if len(shape) in piece.ranks)
         name = rng.choice(possible) if pieces is None else pieces[k]
         piece = INDEPENDENT[name]
-        if pieces is None and (piece.fixes or piece.sized or piece.undone) and rng.random() < 0.8:  # seldom
+        # seldom
+        if pieces is None and (piece.fixes or piece.sized or piece.undone) and rng.random() < 0.8:
             name, piece = "tanh", INDEPENDENT["tanh"]
         call, after = piece.make(rng, shape)
         residual = after == shape and rng.random() < 0.3
         steps.append(Step(call, residual, piece.extra is not None))
         names.append(name + (", residual" if residual else ""))
         extras += [piece.extra(shape)] if piece.extra else []
-        fixed, sized, undone, shape = fixed or piece.fixes, sized or piece.sized, undone or piece.undone, after
+        fixed, sized, undone, shape = (
+            fixed or piece.fixes,
+            sized or piece.sized,
+            undone or piece.undone,
+            after,
+        )
     samples = FIXED if fixed else rng.choice([1, 2, 3, 4, 6, 8])
-    return Planted(seed, Model(steps).eval(), start, samples, names, extras, mixes, fixed, sized, undone)
+    return Planted(
+        seed, Model(steps).eval(), start, samples, names, extras, mixes, fixed, sized, undone
+    )
 
 
 def witness(planted: Planted) -> bool:
-    """Whether a change of one sample, of any input, with all veils open, moves another sample of the output."""
+    """Whether a change of one sample, of any input, with all veils open, moves another sample of
+    the output."""
     model, n = planted.model, FIXED
     weights = [w for w in model.parameters() if w.dim() == 0]
     generator = torch.Generator().manual_seed(planted.seed)
     with torch.no_grad():
         for weight in weights:
             weight.fill_(1.0)
-        found = any(_moves(planted, n, scale, sample, generator) for scale in (1.0, 30.0, 3e3, 3e4) for sample in range(n))
+        found = any(
+            _moves(planted, n, scale, sample, generator)
+            for scale in (1.0, 30.0, 3e3, 3e4)
+            for sample in range(n)
+        )
         for weight in weights:
             weight.zero_()
     return found
@@ -155,7 +171,8 @@ def _with_other(extra: Extra, value: Tensor, drawn: Tensor, sample: int) -> Tens
 
 @dataclass
 class Verdict:
-    """answer: what capture said. findings: what is wrong with it. unsupported: bounds that no rule gives."""
+    """answer: what capture said. findings: what is wrong with it. unsupported: bounds that no rule
+    gives."""
 
     planted: Planted
     answer: str
@@ -231,7 +248,9 @@ def _bounds(verdict: Verdict, net: bl.Net, x: Tensor, extras: list[Tensor], meth
         other[0] = x[0]
         moved = [
             torch.cat([e[:1], d[1:]]) if extra.batched else e
-            for e, d, extra in zip(extras, planted.example(len(x), opened=True), planted.extras, strict=True)
+            for e, d, extra in zip(
+                extras, planted.example(len(x), opened=True), planted.extras, strict=True
+            )
         ]
         beside = net.bounds(bl.Linf(other, 0.05), *moved, method=method)
         if not _same(bounds, beside):
@@ -239,14 +258,24 @@ def _bounds(verdict: Verdict, net: bl.Net, x: Tensor, extras: list[Tensor], meth
         if planted.fixed or planted.sized:
             return
         alone = net.bounds(
-            bl.Linf(x[:1], 0.05), *[e[:1] if extra.batched else e for e, extra in zip(extras, planted.extras, strict=True)], method=method
+            bl.Linf(x[:1], 0.05),
+            *[
+                e[:1] if extra.batched else e
+                for e, extra in zip(extras, planted.extras, strict=True)
+            ],
+            method=method,
         )
         if not _same(bounds, alone):
-            verdict.findings.append(f"{method}: bounds of a sample alone differ from those in the batch")
+            verdict.findings.append(
+                f"{method}: bounds of a sample alone differ from those in the batch"
+            )
 
 
 def _same(a: bl.Bounds, b: bl.Bounds) -> bool:
-    return all(torch.allclose(p[0], q[0], rtol=1e-3, atol=1e-4) for p, q in ((a.lower, b.lower), (a.upper, b.upper)))
+    return all(
+        torch.allclose(p[0], q[0], rtol=1e-3, atol=1e-4)
+        for p, q in ((a.lower, b.lower), (a.upper, b.upper))
+    )
 
 
 def run(count: int, first: int, mixes: bool | None = None) -> list[Verdict]:
@@ -268,24 +297,46 @@ def report(verdicts: list[Verdict], count: int) -> None:
     fair = [v for v in verdicts if not v.planted.mixes and not v.planted.undone]
     undone = [v for v in verdicts if not v.planted.mixes and v.planted.undone]
     print(f"{count} models, {count - len(verdicts)} left out without a witness")
-    for what, some in (("mixing", mixing), ("independent", fair), ("mixing that is undone", undone)):
-        print(f"{what}: {len(some)}: {dict(Counter(v.answer for v in some))}, {sum(v.unsupported for v in some)} without rules for bounds")
-    print(f"mixing, accepted with a batch, by veil: {_by(mixing, lambda v: v.answer == 'accepted', lambda name: 'MIXES' in name, '[')}")
+    for what, some in (
+        ("mixing", mixing),
+        ("independent", fair),
+        ("mixing that is undone", undone),
+    ):
+        print(
+            f"{what}: {len(some)}: {dict(Counter(v.answer for v in some))}, "
+            f"{sum(v.unsupported for v in some)} without rules for bounds"
+        )
+    print(
+        "mixing, accepted with a batch, by veil: "
+        f"{_by(mixing, lambda v: v.answer == 'accepted', lambda name: 'MIXES' in name, '[')}"
+    )
     refused = lambda v: v.answer not in ("accepted", "one sample")
     print(f"independent, refused, by piece that its refusals share most: {_by(fair, refused)}")
-    print(f"independent, taken for one sample, by piece: {_by(fair, lambda v: v.answer == 'one sample')}")
+    print(
+        "independent, taken for one sample, by piece: "
+        f"{_by(fair, lambda v: v.answer == 'one sample')}"
+    )
     for verdict in [v for v in fair if refused(v)][:30]:
         print(f"  {verdict.planted}\n      {verdict.message[:250]}")
-    print(f"findings: {dict(Counter(f.split(':')[0] if 'raised' in f else f for v in verdicts for f in v.findings))}")
+    print(
+        "findings: "
+        f"{dict(Counter(f.split(':')[0] if 'raised' in f else f for v in verdicts for f in v.findings))}"
+    )
 
 
-def _by(verdicts: list[Verdict], wanted: Any, piece: Any = lambda name: True, cut: str = "") -> dict[str, str]:
+def _by(
+    verdicts: list[Verdict], wanted: Any, piece: Any = lambda name: True, cut: str = ""
+) -> dict[str, str]:
     """Piece -> how many of its models are wanted, of all with it; most suspicious first."""
     plain = lambda name: name[name.index(cut) :] if cut else name.removesuffix(", residual")
     total = Counter(plain(name) for v in verdicts for name in set(v.planted.pieces) if piece(name))
-    hits = Counter(plain(name) for v in verdicts if wanted(v) for name in set(v.planted.pieces) if piece(name))
+    hits = Counter(
+        plain(name) for v in verdicts if wanted(v) for name in set(v.planted.pieces) if piece(name)
+    )
     ranked = sorted(hits, key=lambda name: -hits[name] / total[name])
-    return {name: f"{hits[name]}/{total[name]}" for name in ranked if hits[name] > 0.3 * total[name]}
+    return {
+        name: f"{hits[name]}/{total[name]}" for name in ranked if hits[name] > 0.3 * total[name]
+    }
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
-"""Pieces of models of which it is known whether they let samples meet: independent ones, mixing ones, and veils that hide mixing.
+"""Pieces of models of which it is known whether they let samples meet: independent ones, mixing
+ones, and veils that hide mixing.
 
-A piece is made for the shape of one sample: (features,), (tokens, features) or (channels, height, width). Whether a model mixes
-samples is known from the pieces it is built of, not from running it.
+A piece is made for the shape of one sample: (features,), (tokens, features) or (channels, height,
+width). Whether a model mixes samples is known from the pieces it is built of, not from running it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ OTHER_SIZES = (2, 4, 5)
 
 @dataclass(frozen=True)
 class Extra:
-    """A further input of the model: its value in the example, one that opens what it hides, and whether it carries the batch."""
+    """A further input of the model: its value in the example, one that opens what it hides, and
+    whether it carries the batch."""
 
     example: Callable[[int], Tensor]
     opened: Callable[[int], Tensor]
@@ -37,11 +39,11 @@ class Extra:
 
 @dataclass(frozen=True)
 class Piece:
-    """make: from a source of randomness and the shape of one sample. extra: the further input that it reads.
+    """make: from a source of randomness and the shape of one sample. extra: the further input that
+    it reads.
 
-    sized: its value depends on how many samples there are (not on what they hold). undone: it mixes and takes that back, so
-    refusing it is fair.
-    """
+    sized: its value depends on how many samples there are (not on what they hold). undone: it mixes
+    and takes that back, so refusing it is fair."""
 
     ranks: tuple[int, ...]
     make: Callable[[random.Random, Shape], Made]
@@ -55,7 +57,9 @@ INDEPENDENT: dict[str, Piece] = {}
 """One sample of the result depends on the same sample of the argument alone."""
 
 
-def independent(name: str, ranks: tuple[int, ...], **kind: object) -> Callable[[Callable[[random.Random, Shape], Made]], None]:
+def independent(
+    name: str, ranks: tuple[int, ...], **kind: object
+) -> Callable[[Callable[[random.Random, Shape], Made]], None]:
     def add(make: Callable[[random.Random, Shape], Made]) -> None:
         assert name not in INDEPENDENT, name
         INDEPENDENT[name] = Piece(ranks, make, **kind)  # type: ignore[arg-type]
@@ -93,7 +97,7 @@ class Uses(nn.Module):
         return self.call(*inputs, *self.parts)
 
 
-# -- independent: elements, layers -----------------------------------------------------------------------------------------
+# -- independent: elements, layers -----------------------------------------------------------------
 
 for _name, _call in {
     "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": F.gelu, "abs": torch.abs, "clamp": lambda x: x.clamp(-2, 2),
@@ -144,11 +148,18 @@ def _written(x: Tensor) -> Tensor:
 
 same("flipped twice", ANY, lambda x: x.flip(0).tanh().flip(0), undone=True)
 same("rolled there and back", ANY, lambda x: x.roll(1, 0).relu().roll(-1, 0), undone=True)
-same("cut along the batch and joined again", ANY, lambda x: torch.cat([x[:1], x[1:]], 0), undone=True)
+same(
+    "cut along the batch and joined again", ANY, lambda x: torch.cat([x[:1], x[1:]], 0), undone=True
+)
 same("sum over the batch, times nothing", ANY, lambda x: x + (x.sum(0) - x.sum(0)), undone=True)
 same("branch on the batch size", ANY, lambda x: x * 2 if x.shape[0] > 4 else x - 1, sized=True)
 same("divided by the batch size", ANY, lambda x: x / x.shape[0], sized=True)
-same("position in the batch", ANY, lambda x: x + torch.arange(x.shape[0]).reshape(-1, *[1] * (x.dim() - 1)), sized=True)
+same(
+    "position in the batch",
+    ANY,
+    lambda x: x + torch.arange(x.shape[0]).reshape(-1, *[1] * (x.dim() - 1)),
+    sized=True,
+)
 same("loop over samples", ANY, lambda x: torch.stack([row.tanh() for row in x]), fixes=True)
 
 
@@ -170,7 +181,10 @@ def _(rng: random.Random, s: Shape) -> Made:
 
 @independent("einsum", ANY)
 def _(rng: random.Random, s: Shape) -> Made:
-    return Holds(lambda x, w: torch.einsum("b...f,gf->b...g", x, w), torch.randn(4, s[-1])), (*s[:-1], 4)
+    return Holds(lambda x, w: torch.einsum("b...f,gf->b...g", x, w), torch.randn(4, s[-1])), (
+        *s[:-1],
+        4,
+    )
 
 
 @independent("constant added", ANY)
@@ -222,7 +236,7 @@ def _(rng: random.Random, s: Shape) -> Made:
     return Holds(lambda x, c: x + c, torch.randn(6, *s)), s
 
 
-# -- independent: tokens -----------------------------------------------------------------------------------------------------
+# -- independent: tokens ---------------------------------------------------------------------------
 
 
 @independent("heads merged with the batch", (TOKENS,))
@@ -230,9 +244,16 @@ def _(rng: random.Random, s: Shape) -> Made:
     tokens, width = s
 
     def attend(x: Tensor, q: nn.Module, k: nn.Module, v: nn.Module) -> Tensor:
-        split = lambda t: t.reshape(x.shape[0], tokens, 2, 2).permute(0, 2, 1, 3).reshape(-1, tokens, 2)
+        split = lambda t: (
+            t.reshape(x.shape[0], tokens, 2, 2).permute(0, 2, 1, 3).reshape(-1, tokens, 2)
+        )
         weights = torch.bmm(split(q(x)), split(k(x)).transpose(1, 2)).softmax(-1)
-        return torch.bmm(weights, split(v(x))).reshape(x.shape[0], 2, tokens, 2).permute(0, 2, 1, 3).reshape(x.shape[0], tokens, 4)
+        return (
+            torch.bmm(weights, split(v(x)))
+            .reshape(x.shape[0], 2, tokens, 2)
+            .permute(0, 2, 1, 3)
+            .reshape(x.shape[0], tokens, 4)
+        )
 
     return Uses(attend, *[nn.Linear(width, 4) for _ in range(3)]), (tokens, 4)
 
@@ -243,7 +264,9 @@ def _(rng: random.Random, s: Shape) -> Made:
 
     def attend(x: Tensor, qkv: nn.Module) -> Tensor:
         q, k, v = (t.reshape(x.shape[0], tokens, 2, 2).transpose(1, 2) for t in qkv(x).chunk(3, -1))
-        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape[0], tokens, 4)
+        return (
+            F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape[0], tokens, 4)
+        )
 
     return Uses(attend, nn.Linear(width, 12)), (tokens, 4)
 
@@ -268,7 +291,9 @@ def _(rng: random.Random, s: Shape) -> Made:
 @independent("time merged with the batch", (TOKENS,))
 def _(rng: random.Random, s: Shape) -> Made:
     tokens, width = s
-    return Uses(lambda x, layer: layer(x.reshape(-1, width)).reshape(-1, tokens, 4), nn.Linear(width, 4)), (tokens, 4)
+    return Uses(
+        lambda x, layer: layer(x.reshape(-1, width)).reshape(-1, tokens, 4), nn.Linear(width, 4)
+    ), (tokens, 4)
 
 
 @independent("time merged with the batch, permuted", (TOKENS,))
@@ -282,11 +307,16 @@ def _(rng: random.Random, s: Shape) -> Made:
     return Uses(run, nn.Linear(width, 4)), (tokens, 4)
 
 
-def _recurrent(layer: Callable[..., nn.Module], first: bool) -> Callable[[random.Random, Shape], Made]:
+def _recurrent(
+    layer: Callable[..., nn.Module], first: bool
+) -> Callable[[random.Random, Shape], Made]:
     def make(rng: random.Random, s: Shape) -> Made:
         if first:
             return Uses(lambda x, cell: cell(x)[0], layer(s[1], 3, batch_first=True)), (s[0], 3)
-        return Uses(lambda x, cell: cell(x.transpose(0, 1))[0].transpose(0, 1), layer(s[1], 3)), (s[0], 3)
+        return Uses(lambda x, cell: cell(x.transpose(0, 1))[0].transpose(0, 1), layer(s[1], 3)), (
+            s[0],
+            3,
+        )
 
     return make
 
@@ -303,7 +333,10 @@ def _(rng: random.Random, s: Shape) -> Made:
 
 @independent("class token", (TOKENS,))
 def _(rng: random.Random, s: Shape) -> Made:
-    return Holds(lambda x, c: torch.cat([c.expand(x.shape[0], -1, -1), x], 1)[:, : s[0]], torch.randn(1, 1, s[1])), s
+    return Holds(
+        lambda x, c: torch.cat([c.expand(x.shape[0], -1, -1), x], 1)[:, : s[0]],
+        torch.randn(1, 1, s[1]),
+    ), s
 
 
 @independent("tokens with tokens", (TOKENS,))
@@ -326,7 +359,7 @@ def _(rng: random.Random, s: Shape) -> Made:
     return lambda x: F.avg_pool2d(x.unsqueeze(1), 3, 1, 1).squeeze(1), s
 
 
-# -- independent: images -----------------------------------------------------------------------------------------------------
+# -- independent: images ---------------------------------------------------------------------------
 
 
 @independent("conv2d", (IMAGE,))
@@ -359,7 +392,8 @@ def _(rng: random.Random, s: Shape) -> Made:
     c, h, w = s
 
     def run(x: Tensor) -> Tensor:
-        t = x.reshape(-1, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, c)  # windows of 2 x 2
+        # windows of 2 x 2
+        t = x.reshape(-1, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, c)
         t = (t @ t.transpose(1, 2)).clamp(-3, 3).softmax(-1) @ t
         return t.reshape(-1, h // 2, w // 2, 2, 2, c).permute(0, 5, 1, 3, 2, 4).reshape(x.shape)
 
@@ -369,7 +403,10 @@ def _(rng: random.Random, s: Shape) -> Made:
 @independent("channels merged with the batch", (IMAGE,))
 def _(rng: random.Random, s: Shape) -> Made:
     c, h, w = s
-    return Uses(lambda x, conv: conv(x.reshape(-1, 1, h, w)).reshape(-1, c, h, w), nn.Conv2d(1, 1, 3, padding=1)), s
+    return Uses(
+        lambda x, conv: conv(x.reshape(-1, 1, h, w)).reshape(-1, c, h, w),
+        nn.Conv2d(1, 1, 3, padding=1),
+    ), s
 
 
 @independent("upsampled and cut", (IMAGE,))
@@ -379,19 +416,27 @@ def _(rng: random.Random, s: Shape) -> Made:
 
 @independent("pixel_shuffle", (IMAGE,))
 def _(rng: random.Random, s: Shape) -> Made:
-    return Uses(lambda x, conv: F.pixel_unshuffle(F.pixel_shuffle(conv(x), 2), 2), nn.Conv2d(s[0], 4, 1)), (4, *s[1:])
+    return Uses(
+        lambda x, conv: F.pixel_unshuffle(F.pixel_shuffle(conv(x), 2), 2), nn.Conv2d(s[0], 4, 1)
+    ), (4, *s[1:])
 
 
-# -- independent: further inputs -----------------------------------------------------------------------------------------------
+# -- independent: further inputs -------------------------------------------------------------------
 
 
-def _mask(value: bool | None, *, per_sample: bool = False, batched: bool = True) -> Callable[[Shape], Extra]:
+def _mask(
+    value: bool | None, *, per_sample: bool = False, batched: bool = True
+) -> Callable[[Shape], Extra]:
     """A mask like a sample (or one value a sample): all False, all True, or (None) at random."""
 
     def extra(s: Shape) -> Extra:
         shape = (*[1] * len(s),) if per_sample else s
         drawn = lambda n: torch.rand((n, *shape) if batched else shape) < 0.5
-        example = drawn if value is None else (lambda n: torch.full((n, *shape) if batched else shape, value))
+        example = (
+            drawn
+            if value is None
+            else (lambda n: torch.full((n, *shape) if batched else shape, value))
+        )
         return Extra(example, drawn, batched)
 
     return extra
@@ -408,12 +453,27 @@ def _scale(s: Shape) -> Extra:
 
 
 for _value in (False, True, None):
-    same(f"filled by a mask that is {_value}", ANY, lambda x, mask: x.masked_fill(mask, 0.5), extra=_mask(_value))
-    same(f"chosen by one truth a sample that is {_value}", ANY, lambda x, mask: torch.where(mask, x, -0.5 * x), extra=_mask(_value, per_sample=True))
+    same(
+        f"filled by a mask that is {_value}",
+        ANY,
+        lambda x, mask: x.masked_fill(mask, 0.5),
+        extra=_mask(_value),
+    )
+    same(
+        f"chosen by one truth a sample that is {_value}",
+        ANY,
+        lambda x, mask: torch.where(mask, x, -0.5 * x),
+        extra=_mask(_value, per_sample=True),
+    )
 same("times a mask", ANY, lambda x, mask: x * mask, extra=_mask(None))
 same("times a mask without batch", ANY, lambda x, mask: x * mask, extra=_mask(None, batched=False))
 same("times a number a sample", ANY, lambda x, scale: x * scale, extra=_scale)
-same("entry chosen for each sample", ANY, lambda x, i: x + x[torch.arange(x.shape[0]), i].unsqueeze(1), extra=_numbers)
+same(
+    "entry chosen for each sample",
+    ANY,
+    lambda x, i: x + x[torch.arange(x.shape[0]), i].unsqueeze(1),
+    extra=_numbers,
+)
 same(
     "entry gathered for each sample",
     ANY,
@@ -424,10 +484,12 @@ same(
 
 @independent("word for each sample", ANY, extra=_numbers)
 def _(rng: random.Random, s: Shape) -> Made:
-    return Uses(lambda x, i, table: x + table(i).reshape(-1, *[1] * (x.dim() - 1)), nn.Embedding(s[0], 1)), s
+    return Uses(
+        lambda x, i, table: x + table(i).reshape(-1, *[1] * (x.dim() - 1)), nn.Embedding(s[0], 1)
+    ), s
 
 
-# -- mixing -------------------------------------------------------------------------------------------------------------------
+# -- mixing ----------------------------------------------------------------------------------------
 
 Mix = Callable[[Tensor], Tensor]
 """From x to a value of its shape, of which each sample depends on other samples."""
@@ -464,33 +526,55 @@ def _recurrent_over_samples(x: Tensor) -> Tensor:
 
 
 MIXING: dict[str, Mix] = {
-    "mean": lambda x: x.mean(0, keepdim=True).expand_as(x), "minus mean": lambda x: x - x.mean(0), "cumsum": lambda x: x.cumsum(0),
-    "softmax": lambda x: 9 * x.softmax(0), "flip": lambda x: x.flip(0), "roll by 1": lambda x: x.roll(1, 0), "roll by 3": lambda x: x.roll(3, 0),
-    "sort": lambda x: x.sort(0).values, "amax": lambda x: x.amax(0, keepdim=True).expand_as(x), "max": lambda x: x + x.max(0, keepdim=True).values,
-    "logsumexp": lambda x: x.logsumexp(0, keepdim=True).expand_as(x), "standardised": lambda x: (x - x.mean(0)) / (x.var(0, correction=0) + 0.1).sqrt(),
-    "normalised over the batch": lambda x: 9 * F.normalize(x, dim=0), "sum of everything": lambda x: x.sum().expand(x.shape),
-    "rolled index": lambda x: x[torch.arange(x.shape[0]).roll(3)], "reversed index": lambda x: x.index_select(0, torch.arange(x.shape[0]).flip(0)),
-    "gather along the batch": lambda x: x.gather(0, torch.zeros_like(x, dtype=torch.int64)), "first sample added": lambda x: x[:1].expand_as(x),
-    "last sample added": lambda x: x[-1].expand_as(x), "shifted by 3": lambda x: torch.cat([x[-3:], x[:-3]], 0), "shifted with zeros": lambda x: F.pad(x, (0, 0) * (x.dim() - 1) + (1, 0))[:-1],
-    "gram matrix": lambda x: ((x.flatten(1) @ x.flatten(1).T) @ x.flatten(1)).reshape(x.shape), "attention over the batch": lambda x: ((x.flatten(1) @ x.flatten(1).T).softmax(-1) @ x.flatten(1)).reshape(x.shape),
+    "mean": lambda x: x.mean(0, keepdim=True).expand_as(x), "minus mean": lambda x: x - x.mean(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "softmax": lambda x: 9 * x.softmax(0), "flip": lambda x: x.flip(0),
+    "roll by 1": lambda x: x.roll(1, 0), "roll by 3": lambda x: x.roll(3, 0),
+    "sort": lambda x: x.sort(0).values, "amax": lambda x: x.amax(0, keepdim=True).expand_as(x),
+    "max": lambda x: x + x.max(0, keepdim=True).values,
+    "logsumexp": lambda x: x.logsumexp(0, keepdim=True).expand_as(x),
+    "standardised": lambda x: (x - x.mean(0)) / (x.var(0, correction=0) + 0.1).sqrt(),
+    "normalised over the batch": lambda x: 9 * F.normalize(x, dim=0),
+    "sum of everything": lambda x: x.sum().expand(x.shape),
+    "rolled index": lambda x: x[torch.arange(x.shape[0]).roll(3)],
+    "reversed index": lambda x: x.index_select(0, torch.arange(x.shape[0]).flip(0)),
+    "gather along the batch": lambda x: x.gather(0, torch.zeros_like(x, dtype=torch.int64)),
+    "first sample added": lambda x: x[:1].expand_as(x),
+    "last sample added": lambda x: x[-1].expand_as(x),
+    "shifted by 3": lambda x: torch.cat([x[-3:], x[:-3]], 0),
+    "shifted with zeros": lambda x: F.pad(x, (0, 0) * (x.dim() - 1) + (1, 0))[:-1],
+    "gram matrix": lambda x: ((x.flatten(1) @ x.flatten(1).T) @ x.flatten(1)).reshape(x.shape),
+    "attention over the batch": lambda x: ((x.flatten(1) @ x.flatten(1).T).softmax(-1) @ x.flatten(1)).reshape(x.shape),
     "einsum over the batch": lambda x: torch.einsum("bi,ci->bc", x.flatten(1), x.flatten(1)).sum(1).reshape(-1, *[1] * (x.dim() - 1)).expand_as(x),
-    "batch as positions": _batch_last(lambda t: F.avg_pool1d(F.pad(t.unsqueeze(0), (1, 1)), 3, 1).squeeze(0)), "batch as image": lambda x: F.avg_pool2d(x.flatten(1)[None, None], 3, 1, 1).reshape(x.shape),
-    "cumsum of the transposed": _batch_last(lambda t: t.cumsum(1)), "softmax of the transposed": _batch_last(lambda t: 9 * t.softmax(-1)), "flip of the transposed": _batch_last(lambda t: t.flip(-1)),
-    "layer_norm of the transposed": _batch_last(lambda t: F.layer_norm(t, t.shape[-1:])), "merged and rolled": lambda x: x.reshape(-1).roll(x.shape[1:].numel()).reshape(x.shape), "merged and summed up": lambda x: x.flatten().cumsum(0).reshape(x.shape),
-    "transpose written as reshape": _resplit, "pasted": _pasted, "pairs": _rows_of_two, "comparison with the mean": lambda x: (x > x.mean(0)).to(x.dtype) * 5,
-    "any sample": lambda x: (x > 0.5).any(0, keepdim=True).to(x.dtype).expand_as(x), "argmax over the batch": lambda x: x.argmax(0, keepdim=True).to(x.dtype).expand_as(x),
+    "batch as positions": _batch_last(lambda t: F.avg_pool1d(F.pad(t.unsqueeze(0), (1, 1)), 3, 1).squeeze(0)),
+    "batch as image": lambda x: F.avg_pool2d(x.flatten(1)[None, None], 3, 1, 1).reshape(x.shape),
+    "cumsum of the transposed": _batch_last(lambda t: t.cumsum(1)),
+    "softmax of the transposed": _batch_last(lambda t: 9 * t.softmax(-1)),
+    "flip of the transposed": _batch_last(lambda t: t.flip(-1)),
+    "layer_norm of the transposed": _batch_last(lambda t: F.layer_norm(t, t.shape[-1:])),
+    "merged and rolled": lambda x: x.reshape(-1).roll(x.shape[1:].numel()).reshape(x.shape),
+    "merged and summed up": lambda x: x.flatten().cumsum(0).reshape(x.shape),
+    "transpose written as reshape": _resplit, "pasted": _pasted, "pairs": _rows_of_two,
+    "comparison with the mean": lambda x: (x > x.mean(0)).to(x.dtype) * 5,
+    "any sample": lambda x: (x > 0.5).any(0, keepdim=True).to(x.dtype).expand_as(x),
+    "argmax over the batch": lambda x: x.argmax(0, keepdim=True).to(x.dtype).expand_as(x),
     "diagonal of products": lambda x: (x.flatten(1) @ x.flatten(1).T).roll(1, 1).diagonal().reshape(-1, *[1] * (x.dim() - 1)).expand_as(x),
-    "distance to the neighbour": lambda x: (x - x.roll(-1, 0)).abs(), "broadcast pairs": lambda x: (x.unsqueeze(0) - x.unsqueeze(1)).abs().mean(0),
-    "unbound along the batch": _recurrent_over_samples, "tensor_split along the batch": lambda x: torch.cat(list(reversed(x.tensor_split(2, 0))), 0),
-    "scatter into another sample": lambda x: torch.zeros_like(x).scatter(0, torch.zeros_like(x[:1], dtype=torch.int64).expand_as(x), x) + x[1:2], "repeat, wrongly split": lambda x: x.repeat_interleave(2, 0).reshape(2, *x.shape).sum(0),
-    "doubled, wrongly split": lambda x: torch.cat([x, x], 0).reshape(x.shape[0], 2, *x.shape[1:]).sum(1), "index_add": lambda x: torch.zeros_like(x).index_add(0, torch.arange(x.shape[0]).flip(0), x),
+    "distance to the neighbour": lambda x: (x - x.roll(-1, 0)).abs(),
+    "broadcast pairs": lambda x: (x.unsqueeze(0) - x.unsqueeze(1)).abs().mean(0),
+    "unbound along the batch": _recurrent_over_samples,
+    "tensor_split along the batch": lambda x: torch.cat(list(reversed(x.tensor_split(2, 0))), 0),
+    "scatter into another sample": lambda x: torch.zeros_like(x).scatter(0, torch.zeros_like(x[:1], dtype=torch.int64).expand_as(x), x) + x[1:2],
+    "repeat, wrongly split": lambda x: x.repeat_interleave(2, 0).reshape(2, *x.shape).sum(0),
+    "doubled, wrongly split": lambda x: torch.cat([x, x], 0).reshape(x.shape[0], 2, *x.shape[1:]).sum(1),
+    "index_add": lambda x: torch.zeros_like(x).index_add(0, torch.arange(x.shape[0]).flip(0), x),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Hiding:
-    """What hides mixing in the example. before: veil(x, *extra) is what gets mixed, and the mixed value is added to x; else
-    veil(x, mixed, *extra) is the result. weight: hidden by a parameter of zeros, given last. fixes: the batch has six samples."""
+    """What hides mixing in the example. before: veil(x, *extra) is what gets mixed, and the mixed
+    value is added to x; else veil(x, mixed, *extra) is the result. weight: hidden by a parameter of
+    zeros, given last. fixes: the batch has six samples."""
 
     veil: Callable[..., Tensor]
     extra: Callable[[Shape], Extra] | None = None
@@ -500,11 +584,18 @@ class Hiding:
 
 
 def _zeros_of(s: Shape) -> Extra:
-    return Extra(lambda n: torch.zeros(n, *[1] * len(s), dtype=torch.int64), lambda n: torch.randint(0, 3, (n, *[1] * len(s))))
+    return Extra(
+        lambda n: torch.zeros(n, *[1] * len(s), dtype=torch.int64),
+        lambda n: torch.randint(0, 3, (n, *[1] * len(s))),
+    )
 
 
 def _one_zero(s: Shape) -> Extra:
-    return Extra(lambda n: torch.zeros(1, *[1] * len(s)), lambda n: torch.randn(1, *[1] * len(s)), batched=False)
+    return Extra(
+        lambda n: torch.zeros(1, *[1] * len(s)),
+        lambda n: torch.randn(1, *[1] * len(s)),
+        batched=False,
+    )
 
 
 def _order(s: Shape) -> Extra:
@@ -546,16 +637,22 @@ VEILS: dict[str, Hiding] = {
     "whole numbers": Hiding(lambda x, m: x + (m * 1e-3).long().to(x.dtype)),
     "maximum": Hiding(lambda x, m: torch.maximum(x, m - 1e3)),
     "mask, all False": Hiding(lambda x, m, mask: x + m * mask, _mask(False)),
-    "mask a sample, all False": Hiding(lambda x, m, mask: torch.where(mask, m, x), _mask(False, per_sample=True)),
+    "mask a sample, all False": Hiding(
+        lambda x, m, mask: torch.where(mask, m, x), _mask(False, per_sample=True)
+    ),
     "mask, all True": Hiding(lambda x, m, mask: x + m.masked_fill(mask, 0.0), _mask(True)),
     "mask without batch": Hiding(lambda x, m, mask: x + m * mask, _mask(False, batched=False)),
     "integer zero": Hiding(lambda x, m, k: x + m * k, _zeros_of),
     "zero without batch": Hiding(lambda x, m, k: x + m * k, _one_zero),
     "weight of zeros": Hiding(lambda x, m, w: x + m * w, weight=True),
     "one sample of six": Hiding(_one_sample, fixes=True),
-    "mask of another sample": Hiding(lambda x, m, mask: x.masked_fill(mask.roll(1, 0), 0.5), _mask(False)),
+    "mask of another sample": Hiding(
+        lambda x, m, mask: x.masked_fill(mask.roll(1, 0), 0.5), _mask(False)
+    ),
     "mask of any sample": Hiding(lambda x, m, mask: torch.where(mask.any(0), x, -x), _mask(False)),
-    "truth of another sample": Hiding(lambda x, m, mask: torch.where(mask.flip(0), x, -x), _mask(True, per_sample=True)),
+    "truth of another sample": Hiding(
+        lambda x, m, mask: torch.where(mask.flip(0), x, -x), _mask(True, per_sample=True)
+    ),
     "integer of another sample": Hiding(lambda x, m, k: x + k.flip(0), _zeros_of),
     "number of another sample": Hiding(lambda x, m, scale: x * scale.roll(1, 0), _scale),
     "index of samples": Hiding(lambda x, m, order: x[order], _order),
@@ -565,7 +662,9 @@ VEILS: dict[str, Hiding] = {
     "before: relu": Hiding(lambda x: torch.relu(x - 1e3), before=True),
     "before: clamp": Hiding(lambda x: x.clamp(1e3, 1e4), before=True),
     "before: comparison": Hiding(lambda x: (x > 1e3).to(x.dtype), before=True),
-    "before: equality": Hiding(lambda x: (x.round() == 1e3).to(x.dtype) + (x.abs() > 2e3), before=True),
+    "before: equality": Hiding(
+        lambda x: (x.round() == 1e3).to(x.dtype) + (x.abs() > 2e3), before=True
+    ),
     "before: where": Hiding(lambda x: torch.where(x > 1e3, x, 0.0), before=True),
     "before: hardshrink": Hiding(lambda x: F.hardshrink(x, 1e3), before=True),
     "before: threshold": Hiding(lambda x: F.threshold(x, 1e3, 1.0), before=True),
@@ -574,9 +673,15 @@ VEILS: dict[str, Hiding] = {
     "before: whole numbers": Hiding(lambda x: (x * 1e-3).long().to(x.dtype), before=True),
     "before: relu6": Hiding(lambda x: F.relu6(x - 1e3), before=True),
     "before: mask, all False": Hiding(lambda x, mask: x * mask, _mask(False), before=True),
-    "before: mask a sample, all False": Hiding(lambda x, mask: torch.where(mask, x, 0.0), _mask(False, per_sample=True), before=True),
-    "before: mask, all True": Hiding(lambda x, mask: x.masked_fill(mask, 0.0), _mask(True), before=True),
-    "before: mask without batch": Hiding(lambda x, mask: x * mask, _mask(False, batched=False), before=True),
+    "before: mask a sample, all False": Hiding(
+        lambda x, mask: torch.where(mask, x, 0.0), _mask(False, per_sample=True), before=True
+    ),
+    "before: mask, all True": Hiding(
+        lambda x, mask: x.masked_fill(mask, 0.0), _mask(True), before=True
+    ),
+    "before: mask without batch": Hiding(
+        lambda x, mask: x * mask, _mask(False, batched=False), before=True
+    ),
     "before: integer zero": Hiding(lambda x, k: x * k, _zeros_of, before=True),
     "before: zero without batch": Hiding(lambda x, k: x * k, _one_zero, before=True),
     "before: weight of zeros": Hiding(lambda x, w: x * w, before=True, weight=True),

@@ -8,7 +8,16 @@ import pytest
 
 from tests.attacks.ambient import MODES, PLACES, QUESTIONS, Plain, attack, subjects
 
-FEW = ("bounds, ibp", "bounds, crown", "bounds, alpha-crown", "margins, crown", "loss, of margins", "gradient of a loss", "l2 ball", "flatness")
+FEW = (
+    "bounds, ibp",
+    "bounds, crown",
+    "bounds, alpha-crown",
+    "margins, crown",
+    "loss, of margins",
+    "gradient of a loss",
+    "l2 ball",
+    "flatness",
+)
 USUAL = (
     "autocast, bfloat16",
     "inference_mode",
@@ -25,12 +34,18 @@ PLAIN: Plain = {}
 
 @pytest.mark.parametrize("mode", USUAL)
 def test_ambient_mode(mode: str) -> None:
-    some = {name: subject for name, subject in subjects().items() if name == "dense" or (name == "words" and mode in WORDS_TOO)}
+    some = {
+        name: subject
+        for name, subject in subjects().items()
+        if name == "dense" or (name == "words" and mode in WORDS_TOO)
+    }
     found, _ = attack(mode, "ask", some, FEW, PLAIN)
     assert not found, "\n" + "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("mode", ["autocast, bfloat16", "inference_mode", "default float64", "default device meta"])
+@pytest.mark.parametrize(
+    "mode", ["autocast, bfloat16", "inference_mode", "default float64", "default device meta"]
+)
 def test_ambient_mode_around_capture(mode: str) -> None:
     some = {name: subject for name, subject in subjects().items() if name == "dense"}
     found, _ = attack(mode, "both", some, FEW[:3], PLAIN)

@@ -8,9 +8,13 @@ import torch
 from tests.attacks.casts import METHODS, Chain, attack, chains
 
 SELECTED = (
-    Chain(torch.float32, (torch.bfloat16,)), Chain(torch.float64, (torch.float16,)), Chain(torch.float64, (torch.float32,)), Chain(torch.float32, (torch.float64,)),
-    Chain(torch.float32, (torch.int8,)), Chain(torch.float32, (torch.uint8,)), Chain(torch.float64, (torch.int64,)), Chain(torch.float32, (torch.int32, torch.int16)),
-    Chain(torch.float32, (torch.bool,)), Chain(torch.float32, (torch.bfloat16, torch.int16), "plus x"), Chain(torch.float32, (torch.bfloat16,), "times 3"),
+    Chain(torch.float32, (torch.bfloat16,)), Chain(torch.float64, (torch.float16,)),
+    Chain(torch.float64, (torch.float32,)), Chain(torch.float32, (torch.float64,)),
+    Chain(torch.float32, (torch.int8,)), Chain(torch.float32, (torch.uint8,)),
+    Chain(torch.float64, (torch.int64,)), Chain(torch.float32, (torch.int32, torch.int16)),
+    Chain(torch.float32, (torch.bool,)),
+    Chain(torch.float32, (torch.bfloat16, torch.int16), "plus x"),
+    Chain(torch.float32, (torch.bfloat16,), "times 3"),
 )  # fmt: skip
 
 

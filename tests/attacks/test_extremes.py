@@ -9,15 +9,23 @@ from tests.attacks.extremes import PRECISIONS, TABLE, attack, covered, poles_mis
 
 SINGLE, DOUBLE = PRECISIONS
 SELECTED = (
-    ("sin", DOUBLE), ("cos", SINGLE), ("tan", SINGLE), ("acos", DOUBLE), ("acosh", DOUBLE), ("asinh", SINGLE), ("exp", DOUBLE), ("log", SINGLE), ("sigmoid", SINGLE),
-    ("softplus, 1.0, 20.0", DOUBLE), ("x / 1e-39", SINGLE), ("hypot, 1e+20", SINGLE), ("hypot, 1e-25", SINGLE), ("lerp to 1.0, 1.0", SINGLE), ("remainder, 0.7", SINGLE),
+    ("sin", DOUBLE), ("cos", SINGLE), ("tan", SINGLE), ("acos", DOUBLE), ("acosh", DOUBLE),
+    ("asinh", SINGLE), ("exp", DOUBLE), ("log", SINGLE), ("sigmoid", SINGLE),
+    ("softplus, 1.0, 20.0", DOUBLE), ("x / 1e-39", SINGLE), ("hypot, 1e+20", SINGLE),
+    ("hypot, 1e-25", SINGLE), ("lerp to 1.0, 1.0", SINGLE), ("remainder, 0.7", SINGLE),
 )  # fmt: skip
 OPTIMISED = ("acos", "acosh")
 UNBOUNDED = ("log", "rsqrt", "reciprocal, positive", "tanh")
 
 
-def assert_sound(name: str, dtype: torch.dtype, count: int, infinite: bool, methods: tuple[str, ...]) -> None:
-    bad = [str(tally) for tally in attack(name, dtype, count, infinite=infinite, methods=methods) if tally.bad]
+def assert_sound(
+    name: str, dtype: torch.dtype, count: int, infinite: bool, methods: tuple[str, ...]
+) -> None:
+    bad = [
+        str(tally)
+        for tally in attack(name, dtype, count, infinite=infinite, methods=methods)
+        if tally.bad
+    ]
     assert not bad, "\n" + "\n".join(bad)
 
 
@@ -27,7 +35,13 @@ def test_every_elementwise_operator_has_an_entry() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), SELECTED, ids=str)
 def test_extreme_arguments(name: str, dtype: torch.dtype) -> None:
-    assert_sound(name, dtype, 1000, False, ("ibp", "crown", "alpha-crown") if name in OPTIMISED else ("ibp", "crown"))
+    assert_sound(
+        name,
+        dtype,
+        1000,
+        False,
+        ("ibp", "crown", "alpha-crown") if name in OPTIMISED else ("ibp", "crown"),
+    )
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
@@ -46,4 +60,10 @@ def test_poles_of_tan(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("infinite", [False, True], ids=["", "infinite ends"])
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_every_operator(name: str, infinite: bool, dtype: torch.dtype) -> None:
-    assert_sound(name, dtype, 100_000 if not infinite else 2000, infinite, ("ibp", "crown", "forward", "alpha-crown"))
+    assert_sound(
+        name,
+        dtype,
+        100_000 if not infinite else 2000,
+        infinite,
+        ("ibp", "crown", "forward", "alpha-crown"),
+    )

@@ -16,5 +16,6 @@ def network() -> Subject:
 
 @pytest.mark.parametrize("question", sorted(ASKED))
 def test_labels(question: str, network: Subject) -> None:
-    found = attack(network, torch.tensor([3, 1, 2, 1]), (question,))  # none is 0, so that they are a mask of all samples too
+    # none is 0, so that they are a mask of all samples too
+    found = attack(network, torch.tensor([3, 1, 2, 1]), (question,))
     assert not found, "\n" + "\n".join(map(str, found))

@@ -23,7 +23,9 @@ def planted(mix: str, veil: str) -> Planted:
     torch.manual_seed(0)
     model = Model([Step(Mixes(MIXING[mix], hiding), False, hiding.extra is not None)]).eval()
     extras = [hiding.extra(SHAPE)] if hiding.extra else []
-    return Planted(0, model, SHAPE, FIXED, [f"{mix} [{veil}]"], extras, True, hiding.fixes, False, False)
+    return Planted(
+        0, model, SHAPE, FIXED, [f"{mix} [{veil}]"], extras, True, hiding.fixes, False, False
+    )
 
 
 def assert_refused(model: Planted) -> None:
@@ -33,7 +35,12 @@ def assert_refused(model: Planted) -> None:
     assert not verdict.findings, verdict.message
 
 
-VEILED = ("before: relu", "before: mask, all False", "before: integer zero", "before: weight of zeros")
+VEILED = (
+    "before: relu",
+    "before: mask, all False",
+    "before: integer zero",
+    "before: weight of zeros",
+)
 KINDS = ("gram matrix", "rolled index", "transpose written as reshape", "softmax of the transposed")
 
 
@@ -42,7 +49,15 @@ def test_mixing_behind_a_veil(veil: str) -> None:
     assert_refused(planted("roll by 1", veil))
 
 
-@pytest.mark.parametrize("veil", ["in the open", "one pair of six, by matrix", "mask of another sample", "integer of another sample"])
+@pytest.mark.parametrize(
+    "veil",
+    [
+        "in the open",
+        "one pair of six, by matrix",
+        "mask of another sample",
+        "integer of another sample",
+    ],
+)
 def test_mixing_of_far_samples(veil: str) -> None:
     assert_refused(planted("roll by 3", veil))
 
@@ -66,11 +81,43 @@ def test_mixing_of_every_kind(mix: str) -> None:
 
 
 CHAINS: tuple[tuple[str, ...], ...] = (
-    ("time merged with the batch, permuted", "heads merged with the batch", "batch second", "mean of tokens"),
-    ("scaled_dot_product_attention", "class token", "batch_norm, eval", "cumsum, 1", "unbind and stack", "last token"),
-    ("conv2d", "channels merged with the batch", "windows merged with the batch", "pixels as tokens", "attention by hand"),
-    ("linear", "weights before x", "filled by a mask that is False", "entry chosen for each sample", "batch as channels", "indexed"),
-    ("doubled batch, chunked", "interleaved batch", "flattened with the batch", "einsum", "group_norm", "batch last"),
+    (
+        "time merged with the batch, permuted",
+        "heads merged with the batch",
+        "batch second",
+        "mean of tokens",
+    ),
+    (
+        "scaled_dot_product_attention",
+        "class token",
+        "batch_norm, eval",
+        "cumsum, 1",
+        "unbind and stack",
+        "last token",
+    ),
+    (
+        "conv2d",
+        "channels merged with the batch",
+        "windows merged with the batch",
+        "pixels as tokens",
+        "attention by hand",
+    ),
+    (
+        "linear",
+        "weights before x",
+        "filled by a mask that is False",
+        "entry chosen for each sample",
+        "batch as channels",
+        "indexed",
+    ),
+    (
+        "doubled batch, chunked",
+        "interleaved batch",
+        "flattened with the batch",
+        "einsum",
+        "group_norm",
+        "batch last",
+    ),
     ("fixed by a constant", "tanh", "linear"),
     ("branch on the batch size", "linear"),
 )
@@ -82,7 +129,9 @@ def test_independent(pieces: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", sorted(name for name, piece in INDEPENDENT.items() if not piece.undone))
+@pytest.mark.parametrize(
+    "piece", sorted(name for name, piece in INDEPENDENT.items() if not piece.undone)
+)
 def test_every_independent_piece(piece: str) -> None:
     assert_accepted(plant(1, mixes=False, pieces=(piece,)))
 

@@ -9,6 +9,8 @@ from tests.networks.dense import perceptron
 __all__ = ["NETWORKS", "Case", "one_thread", "perceptron", "stir"]
 
 NETWORKS: dict[str, Case] = {
-    name: case for module in (dense, convolutional, recurrent, attention, graphs, style) for name, case in module.NETWORKS.items()
+    name: case
+    for module in (dense, convolutional, recurrent, attention, graphs, style)
+    for name, case in module.NETWORKS.items()
 }
 """Name -> network; every one takes batched inputs of any batch size."""

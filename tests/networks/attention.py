@@ -17,7 +17,10 @@ class SelfAttention(nn.Module):
     def __init__(self, batch_first: bool) -> None:
         super().__init__()
         self.batch_first = batch_first
-        self.attention, self.head = nn.MultiheadAttention(4, 2, batch_first=batch_first), nn.Linear(4, 2)
+        self.attention, self.head = (
+            nn.MultiheadAttention(4, 2, batch_first=batch_first),
+            nn.Linear(4, 2),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x if self.batch_first else x.permute(1, 0, 2)
@@ -28,7 +31,10 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.attention, self.norm = nn.MultiheadAttention(4, 2, kdim=3, vdim=3, batch_first=True), nn.LayerNorm(4, eps=1e-2)
+        self.attention, self.norm = (
+            nn.MultiheadAttention(4, 2, kdim=3, vdim=3, batch_first=True),
+            nn.LayerNorm(4, eps=1e-2),
+        )
 
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         y, weights = self.attention(x, memory, memory)
@@ -49,8 +55,11 @@ class Encoder(nn.Module):
         x = x if self.batch_first else x.transpose(0, 1)
         time = x.shape[1] if self.batch_first else x.shape[0]
         if self.mask == "causal":
-            x = self.encoder(x, nn.Transformer.generate_square_subsequent_mask(time), is_causal=True)
-        elif self.mask == "causal-detected":  # torch looks at the values of the mask to see that it is causal
+            x = self.encoder(
+                x, nn.Transformer.generate_square_subsequent_mask(time), is_causal=True
+            )
+        # torch looks at the values of the mask to see that it is causal
+        elif self.mask == "causal-detected":
             x = self.encoder(x, nn.Transformer.generate_square_subsequent_mask(time))
         elif self.mask == "padding":
             x = self.encoder(x, src_key_padding_mask=self.padding.expand(x.shape[0], -1))
@@ -63,9 +72,16 @@ class ViT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(2, 4, 3, stride=3)
-        self.cls, self.position = nn.Parameter(torch.randn(1, 1, 4)), nn.Parameter(0.1 * torch.randn(1, 5, 4))
-        layer = nn.TransformerEncoderLayer(4, 2, 6, activation="gelu", batch_first=True, norm_first=True, layer_norm_eps=1e-2)
-        self.encoder = nn.TransformerEncoder(layer, 1, norm=nn.LayerNorm(4, eps=1e-2), enable_nested_tensor=False)
+        self.cls, self.position = (
+            nn.Parameter(torch.randn(1, 1, 4)),
+            nn.Parameter(0.1 * torch.randn(1, 5, 4)),
+        )
+        layer = nn.TransformerEncoderLayer(
+            4, 2, 6, activation="gelu", batch_first=True, norm_first=True, layer_norm_eps=1e-2
+        )
+        self.encoder = nn.TransformerEncoder(
+            layer, 1, norm=nn.LayerNorm(4, eps=1e-2), enable_nested_tensor=False
+        )
         self.head = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -83,7 +99,12 @@ class HandMadeAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         b, t, d = x.shape
-        q, k, v = self.qkv(x).reshape(b, t, 3, 2, d // 2).permute(2, 0, 3, 1, 4).reshape(3, b * 2, t, d // 2)
+        q, k, v = (
+            self.qkv(x)
+            .reshape(b, t, 3, 2, d // 2)
+            .permute(2, 0, 3, 1, 4)
+            .reshape(3, b * 2, t, d // 2)
+        )
         weights = F.softmax(torch.bmm(q, k.transpose(1, 2)) / math.sqrt(d // 2), dim=-1)
         y = torch.bmm(weights, v).view(b, 2, t, d // 2).transpose(1, 2).contiguous().view(b, t, d)
         return self.out(y).sum(1)
@@ -120,7 +141,10 @@ class Mixer(nn.Module):
         super().__init__()
         self.patch = nn.Conv2d(2, 4, 3, 3)
         self.norm1, self.norm2 = nn.LayerNorm(4, eps=1e-2), nn.LayerNorm(4, eps=1e-2)
-        self.token, self.channel = (nn.Sequential(nn.Linear(4, 6), nn.GELU(approximate="tanh"), nn.Linear(6, 4)) for _ in range(2))
+        self.token, self.channel = (
+            nn.Sequential(nn.Linear(4, 6), nn.GELU(approximate="tanh"), nn.Linear(6, 4))
+            for _ in range(2)
+        )
         self.head = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,14 +161,18 @@ class Windows(nn.Module):
         super().__init__()
         self.embed, self.qkv, self.head = nn.Conv2d(2, 4, 1), nn.Linear(4, 12), nn.Linear(4, 2)
         self.table = nn.Parameter(0.1 * torch.randn(9, 2))
-        where = torch.stack(torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij")).flatten(1)
+        where = torch.stack(
+            torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij")
+        ).flatten(1)
         relative = (where[:, :, None] - where[:, None, :] + 1).permute(1, 2, 0)
         self.register_buffer("index", relative[..., 0] * 3 + relative[..., 1])
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.roll(self.embed(x).permute(0, 2, 3, 1), (-1, -1), dims=(1, 2))
         b, h, w, c = x.shape
-        windows = x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 4, c)
+        windows = (
+            x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 4, c)
+        )
         q, k, v = self.qkv(windows).reshape(-1, 4, 3, 2, c // 2).permute(2, 0, 3, 1, 4).unbind(0)
         bias = self.table[self.index.view(-1)].view(4, 4, 2).permute(2, 0, 1)
         attention = (q @ k.transpose(-2, -1) + bias.unsqueeze(0)).softmax(-1)
@@ -170,7 +198,9 @@ NETWORKS: dict[str, Case] = {
     "encoder-time-first": Case(encoder(batch_first=False, activation="gelu"), ((3, 4),), 0.01),
     "encoder-two-causal": Case(encoder(layers=2, mask="causal"), ((3, 4),), 0.002),
     "encoder-causal-detected": Case(encoder(layers=2, mask="causal-detected"), ((3, 4),), 0.002),
-    "encoder-two-padding": Case(encoder(layers=2, mask="padding", activation="gelu"), ((3, 4),), 0.002),
+    "encoder-two-padding": Case(
+        encoder(layers=2, mask="padding", activation="gelu"), ((3, 4),), 0.002
+    ),
     "encoder-two-pre": Case(encoder(layers=2, norm_first=True), ((3, 4),), 0.005),
     "vit": Case(ViT, (IMAGE,), 0.005),
     "mixer": Case(Mixer, (IMAGE,), 0.005),

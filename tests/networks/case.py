@@ -16,7 +16,8 @@ IMAGE = (2, 6, 6)
 
 @dataclass(frozen=True)
 class Case:
-    """A network and what it takes. shapes: of one sample of each input; eps: a radius for which its bounds stay finite."""
+    """A network and what it takes. shapes: of one sample of each input; eps: a radius for which its
+    bounds stay finite."""
 
     build: Callable[[], nn.Module]
     shapes: tuple[tuple[int, ...], ...]
@@ -26,7 +27,8 @@ class Case:
     high: float = 1.0
 
     def model(self, seed: int = 0) -> nn.Module:
-        """In eval mode, with every parameter and running statistic away from its trivial initial value."""
+        """In eval mode, with every parameter and running statistic away from its trivial initial
+        value."""
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.manual_seed(seed)
@@ -35,7 +37,12 @@ class Case:
 
     def inputs(self, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(seed)
-        return tuple(self.low + (self.high - self.low) * torch.rand(batch, *shape, generator=generator, dtype=self.dtype) for shape in self.shapes)
+        return tuple(
+            self.low
+            + (self.high - self.low)
+            * torch.rand(batch, *shape, generator=generator, dtype=self.dtype)
+            for shape in self.shapes
+        )
 
 
 @contextmanager
@@ -50,7 +57,8 @@ def one_thread() -> Iterator[None]:
 
 
 def stir(model: nn.Module) -> nn.Module:
-    """Move what starts at exactly 0 or 1 (biases, norms, layer scales, running statistics) to somewhere else."""
+    """Move what starts at exactly 0 or 1 (biases, norms, layer scales, running statistics) to
+    somewhere else."""
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
             if not tensor.is_floating_point() or tensor.dim() == 0 or "parametrizations" in name:

@@ -11,13 +11,30 @@ from torch import Tensor, nn
 from tests.networks.case import IMAGE, Case
 
 
-def conv_bn(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1, act: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(cout), act())
+def conv_bn(
+    cin: int,
+    cout: int,
+    kernel: int = 3,
+    stride: int = 1,
+    groups: int = 1,
+    act: Callable[[], nn.Module] = nn.ReLU,
+) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(cout),
+        act(),
+    )
 
 
 def cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4)
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 4),
     )
 
 
@@ -29,7 +46,9 @@ class BasicBlock(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample: nn.Module | None = None
         if stride != 1 or cin != cout:
-            self.downsample = nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         identity = x if self.downsample is None else self.downsample(x)
@@ -43,7 +62,10 @@ class Bottleneck(nn.Module):
     def __init__(self, cin: int, width: int, cout: int, groups: int = 1) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            conv_bn(cin, width, 1), conv_bn(width, width, 3, 1, groups), nn.Conv2d(width, cout, 1, bias=False), nn.BatchNorm2d(cout)
+            conv_bn(cin, width, 1),
+            conv_bn(width, width, 3, 1, groups),
+            nn.Conv2d(width, cout, 1, bias=False),
+            nn.BatchNorm2d(cout),
         )
         self.short = nn.Identity() if cin == cout else nn.Conv2d(cin, cout, 1)
 
@@ -54,7 +76,12 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, *blocks: nn.Module, channels: int) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(2, 4, 3, 1, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(2, 4, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+        )
         self.layers = nn.Sequential(*blocks)
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(channels, 5)
 
@@ -79,9 +106,16 @@ class DenseNet(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(2, 4, 3, padding=1, bias=False)
         self.layers = nn.ModuleList(
-            nn.Sequential(nn.BatchNorm2d(4 + 2 * i), nn.ReLU(), nn.Conv2d(4 + 2 * i, 2, 3, padding=1, bias=False)) for i in range(3)
+            nn.Sequential(
+                nn.BatchNorm2d(4 + 2 * i),
+                nn.ReLU(),
+                nn.Conv2d(4 + 2 * i, 2, 3, padding=1, bias=False),
+            )
+            for i in range(3)
         )
-        self.transition = nn.Sequential(nn.BatchNorm2d(10), nn.ReLU(), nn.Conv2d(10, 4, 1, bias=False), nn.AvgPool2d(2))
+        self.transition = nn.Sequential(
+            nn.BatchNorm2d(10), nn.ReLU(), nn.Conv2d(10, 4, 1, bias=False), nn.AvgPool2d(2)
+        )
         self.classifier = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,7 +129,11 @@ class DenseNet(nn.Module):
 class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, act: nn.Module, gate: nn.Module) -> None:
         super().__init__()
-        self.pool, self.reduce, self.expand = nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 2, 1), nn.Conv2d(2, channels, 1)
+        self.pool, self.reduce, self.expand = (
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(channels, 2, 1),
+            nn.Conv2d(2, channels, 1),
+        )
         self.act, self.gate = act, gate
 
     def forward(self, x: Tensor) -> Tensor:
@@ -113,9 +151,16 @@ class InvertedResidual(nn.Module):
         return x + self.project(self.excite(self.depthwise(self.expand(x))))
 
 
-def mobile(act: Callable[[], nn.Module], excite: Callable[[], nn.Module | None] = lambda: None) -> nn.Module:
+def mobile(
+    act: Callable[[], nn.Module], excite: Callable[[], nn.Module | None] = lambda: None
+) -> nn.Module:
     return nn.Sequential(
-        conv_bn(2, 4, 3, 2, act=act), InvertedResidual(act, excite()), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(4, 4)
+        conv_bn(2, 4, 3, 2, act=act),
+        InvertedResidual(act, excite()),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(4, 4),
     )
 
 
@@ -134,21 +179,32 @@ def efficientnet() -> nn.Module:
 class Inception(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.three = nn.Conv2d(2, 2, 1), nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 3, 3, padding=1))
+        self.one, self.three = (
+            nn.Conv2d(2, 2, 1),
+            nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 3, 3, padding=1)),
+        )
         self.five = nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 2, 5, padding=2))
         self.pool = nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(2, 2, 1))
         self.head = nn.Linear(9, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.cat([F.relu(branch(x)) for branch in (self.one, self.three, self.five, self.pool)], dim=1)
+        x = torch.cat(
+            [F.relu(branch(x)) for branch in (self.one, self.three, self.five, self.pool)], dim=1
+        )
         return self.head(x.mean(dim=(2, 3)))
 
 
 class SqueezeNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.squeeze, self.one, self.three = nn.Conv2d(2, 2, 1), nn.Conv2d(2, 3, 1), nn.Conv2d(2, 3, 3, padding=1)
-        self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(6, 4, 1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d((1, 1)))
+        self.squeeze, self.one, self.three = (
+            nn.Conv2d(2, 2, 1),
+            nn.Conv2d(2, 3, 1),
+            nn.Conv2d(2, 3, 3, padding=1),
+        )
+        self.classifier = nn.Sequential(
+            nn.Dropout(), nn.Conv2d(6, 4, 1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d((1, 1))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.squeeze(x), inplace=True)
@@ -165,7 +221,9 @@ class UNet(nn.Module):
             self.up: nn.Module = nn.ConvTranspose2d(4, 3, 2, stride=2)
         else:
             align = None if upsample == "nearest" else False
-            self.up = nn.Sequential(nn.Upsample(scale_factor=2, mode=upsample, align_corners=align), nn.Conv2d(4, 3, 1))
+            self.up = nn.Sequential(
+                nn.Upsample(scale_factor=2, mode=upsample, align_corners=align), nn.Conv2d(4, 3, 1)
+            )
         self.last = nn.Conv2d(6, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -180,7 +238,11 @@ class ConvNeXt(nn.Module):
         self.stem = nn.Conv2d(2, dim, 2, stride=2)
         self.dwconv = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-2)
-        self.pwconv1, self.act, self.pwconv2 = nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim)
+        self.pwconv1, self.act, self.pwconv2 = (
+            nn.Linear(dim, 2 * dim),
+            nn.GELU(),
+            nn.Linear(2 * dim, dim),
+        )
         self.gamma = nn.Parameter(0.5 * torch.ones(dim))
         self.head = nn.Linear(dim, 3)
 
@@ -196,7 +258,11 @@ class ConvNeXt(nn.Module):
 class GroupNormNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.group, self.instance = nn.Conv2d(2, 4, 3, 2, 1), nn.GroupNorm(2, 4, eps=1e-2), nn.InstanceNorm2d(4, eps=1e-2, affine=True)
+        self.conv, self.group, self.instance = (
+            nn.Conv2d(2, 4, 3, 2, 1),
+            nn.GroupNorm(2, 4, eps=1e-2),
+            nn.InstanceNorm2d(4, eps=1e-2, affine=True),
+        )
         self.shuffle, self.head = nn.PixelShuffle(2), nn.Linear(36, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -207,7 +273,8 @@ class GroupNormNet(nn.Module):
 def generator() -> nn.Module:
     return nn.Sequential(
         nn.ConvTranspose2d(4, 4, 2, 1, 0, bias=False), nn.BatchNorm2d(4), nn.ReLU(True),
-        nn.ConvTranspose2d(4, 2, 3, 2, 1, output_padding=1, bias=False), nn.BatchNorm2d(2), nn.LeakyReLU(0.2, True),
+        nn.ConvTranspose2d(4, 2, 3, 2, 1, output_padding=1, bias=False), nn.BatchNorm2d(2),
+        nn.LeakyReLU(0.2, True),
         nn.ConvTranspose2d(2, 1, 4, 2, 1, groups=1), nn.Tanh(),
     )  # fmt: skip
 
@@ -218,7 +285,10 @@ class Decoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(3, 16)
-        self.deconv1, self.deconv2 = nn.ConvTranspose2d(4, 4, 3, 2, 1, 1), nn.ConvTranspose2d(4, 1, 3, 1, 1)
+        self.deconv1, self.deconv2 = (
+            nn.ConvTranspose2d(4, 4, 3, 2, 1, 1),
+            nn.ConvTranspose2d(4, 1, 3, 1, 1),
+        )
 
     def forward(self, z: Tensor) -> Tensor:
         h = F.relu(self.fc(z)).view(-1, 4, 2, 2)
@@ -243,7 +313,11 @@ class Conv1d(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv1d(2, 4, 3, padding=2, dilation=2), nn.ReLU(), nn.AvgPool1d(2), nn.Conv1d(4, 4, 3, padding=1, padding_mode="circular"), nn.Tanh()
+            nn.Conv1d(2, 4, 3, padding=2, dilation=2),
+            nn.ReLU(),
+            nn.AvgPool1d(2),
+            nn.Conv1d(4, 4, 3, padding=1, padding_mode="circular"),
+            nn.Tanh(),
         )
         self.head = nn.Linear(4, 3)
 
@@ -252,7 +326,9 @@ class Conv1d(nn.Module):
 
 
 def conv3d() -> nn.Module:
-    return nn.Sequential(nn.Conv3d(1, 2, 2), nn.ReLU(), nn.MaxPool3d((1, 2, 2)), nn.Flatten(), nn.Linear(4, 2))
+    return nn.Sequential(
+        nn.Conv3d(1, 2, 2), nn.ReLU(), nn.MaxPool3d((1, 2, 2)), nn.Flatten(), nn.Linear(4, 2)
+    )
 
 
 class CausalTCN(nn.Module):
@@ -260,7 +336,11 @@ class CausalTCN(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.short = nn.Conv1d(2, 4, 2), nn.Conv1d(4, 4, 2, dilation=2), nn.Conv1d(2, 4, 1)
+        self.a, self.b, self.short = (
+            nn.Conv1d(2, 4, 2),
+            nn.Conv1d(4, 4, 2, dilation=2),
+            nn.Conv1d(2, 4, 1),
+        )
         self.head = nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:

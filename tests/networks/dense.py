@@ -15,12 +15,31 @@ def perceptron(inputs: int = 3, outputs: int = 2) -> nn.Sequential:
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Dropout(0.5), nn.Linear(12, 10), nn.LeakyReLU(0.1), nn.Linear(10, 5))
+    return nn.Sequential(
+        nn.Linear(6, 12),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(12, 10),
+        nn.LeakyReLU(0.1),
+        nn.Linear(10, 5),
+    )
 
 
 def activations_mlp() -> nn.Module:
     """One hidden layer for each of many activations."""
-    kinds = [nn.Tanh(), nn.Sigmoid(), nn.ELU(), nn.GELU(), nn.SiLU(), nn.Softplus(), nn.Mish(), nn.Hardtanh(), nn.SELU(), nn.PReLU(6), nn.CELU()]
+    kinds = [
+        nn.Tanh(),
+        nn.Sigmoid(),
+        nn.ELU(),
+        nn.GELU(),
+        nn.SiLU(),
+        nn.Softplus(),
+        nn.Mish(),
+        nn.Hardtanh(),
+        nn.SELU(),
+        nn.PReLU(6),
+        nn.CELU(),
+    ]
     layers: list[nn.Module] = []
     for kind in kinds:
         layers += [nn.Linear(6, 6), kind]

@@ -13,7 +13,8 @@ from tests.networks.case import Case
 
 
 class Recurrent(nn.Module):
-    """A classifier on a sequence (batch, time, features); with batch_first=False it transposes for itself."""
+    """A classifier on a sequence (batch, time, features); with batch_first=False it transposes for
+    itself."""
 
     def __init__(self, kind: type[nn.RNNBase], batch_first: bool = True, **options: Any) -> None:
         super().__init__()
@@ -93,7 +94,9 @@ NETWORKS: dict[str, Case] = {
     "gru-two-layers": Case(gru(num_layers=2, batch_first=False), ((3, 3),), 0.02),
     "gru-both-ways": Case(gru(bidirectional=True), ((3, 3),), 0.02),
     "rnn-tanh": Case(rnn(num_layers=2), ((4, 3),), 0.05),
-    "rnn-relu": Case(rnn(nonlinearity="relu", bidirectional=True, batch_first=False), ((3, 3),), 0.05),
+    "rnn-relu": Case(
+        rnn(nonlinearity="relu", bidirectional=True, batch_first=False), ((3, 3),), 0.05
+    ),
     "lstm-cell": Case(lambda: CellLoop(nn.LSTMCell), ((3, 3),), 0.05),
     "gru-cell": Case(lambda: CellLoop(nn.GRUCell), ((3, 3),), 0.05),
     "rnn-cell": Case(lambda: CellLoop(nn.RNNCell), ((3, 3),), 0.05),

@@ -1,4 +1,5 @@
-"""Ways of writing a model: in place, by choices, with views, functional, shared modules, several outputs."""
+"""Ways of writing a model: in place, by choices, with views, functional, shared modules, several
+outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +58,12 @@ class Rearranged(nn.Module):
         b, c, h, w = x.shape
         x = x.view(b, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(b, -1, 4 * c)
         x = torch.relu(self.fc(x)).roll(shifts=1, dims=1).flip(-1)
-        x = x.view(b, h // 2, w // 2, c, 2, 2).permute(0, 3, 1, 4, 2, 5).contiguous().view(b, c, h, w)
+        x = (
+            x.view(b, h // 2, w // 2, c, 2, 2)
+            .permute(0, 3, 1, 4, 2, 5)
+            .contiguous()
+            .view(b, c, h, w)
+        )
         x = x.unfold(2, 3, 3).unfold(3, 3, 3).flatten(1)
         return self.head(torch.stack(x.split(36, dim=1), dim=-1).flatten(1))
 
@@ -111,13 +117,20 @@ class Probabilities(nn.Module):
         self.body, self.log = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 4)), log
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.log_softmax(self.body(x), dim=1) if self.log else torch.softmax(self.body(x), dim=1)
+        return (
+            F.log_softmax(self.body(x), dim=1) if self.log else torch.softmax(self.body(x), dim=1)
+        )
 
 
 class MixtureOfExperts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.experts, self.gate = nn.ModuleList(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)) for _ in range(3)), nn.Linear(5, 3)
+        self.experts, self.gate = (
+            nn.ModuleList(
+                nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)) for _ in range(3)
+            ),
+            nn.Linear(5, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         outputs = torch.stack([expert(x) for expert in self.experts], dim=1)
@@ -132,7 +145,10 @@ class SpatialTransform(nn.Module):
         self.fc, self.out = nn.Linear(4, 6), nn.Linear(6, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.cat([x, x**2, x[:, :1] * x[:, 1:], (x[:, :1] + 3.0).log(), torch.sqrt(x[:, 1:] + 2.0)], dim=1)[:, 2:6]
+        x = torch.cat(
+            [x, x**2, x[:, :1] * x[:, 1:], (x[:, :1] + 3.0).log(), torch.sqrt(x[:, 1:] + 2.0)],
+            dim=1,
+        )[:, 2:6]
         y = self.fc(x)
         return self.out(y / (1 + y.abs())) / (2.0 + torch.tanh(x[:, :1]) ** 3)
 

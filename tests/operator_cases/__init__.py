@@ -1,8 +1,9 @@
-"""The operators that the soundness tests attack: name -> a small model, its input shape and the range of its inputs.
+"""The operators that the soundness tests attack: name -> a small model, its input shape and the
+range of its inputs.
 
-An entry of a table is a module, a function of x, or a tuple (function of x and constants, constants); a constant is a
-tensor, or the shape of a random one. Constants become buffers, so that a case can be asked in any dtype.
-"""
+An entry of a table is a module, a function of x, or a tuple (function of x and constants,
+constants); a constant is a tensor, or the shape of a random one. Constants become buffers, so that
+a case can be asked in any dtype."""
 
 from __future__ import annotations
 

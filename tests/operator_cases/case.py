@@ -21,7 +21,9 @@ class Applied(nn.Module):
         super().__init__()
         self.function = function
         for i, constant in enumerate(constants):
-            self.register_buffer(f"constant{i}", constant if isinstance(constant, Tensor) else torch.randn(constant))
+            self.register_buffer(
+                f"constant{i}", constant if isinstance(constant, Tensor) else torch.randn(constant)
+            )
 
     def forward(self, *inputs: Tensor) -> Any:
         return self.function(*inputs, *self.buffers())
@@ -29,8 +31,9 @@ class Applied(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it fixes the batch size,
-    so it is captured alone. batched: False if its input has no batch dimension."""
+    """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it
+    fixes the batch size, so it is captured alone. batched: False if its input has no batch
+    dimension."""
 
     model: nn.Module
     shape: tuple[int, ...]
@@ -53,10 +56,18 @@ ELEMENTWISE: set[str] = set()
 
 
 def add(
-    shape: tuple[int, ...], table: Mapping[str, Any], low: float = -math.inf, high: float = math.inf, *, elementwise: bool = False, **kind: bool
+    shape: tuple[int, ...],
+    table: Mapping[str, Any],
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    elementwise: bool = False,
+    **kind: bool,
 ) -> None:
     assert not set(table) & set(CASES), set(table) & set(CASES)
-    CASES.update({name: Case(_model(entry), shape, low, high, **kind) for name, entry in table.items()})
+    CASES.update(
+        {name: Case(_model(entry), shape, low, high, **kind) for name, entry in table.items()}
+    )
     ELEMENTWISE.update(table if elementwise else ())
 
 

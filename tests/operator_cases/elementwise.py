@@ -99,7 +99,10 @@ def fill() -> None:
         "logaddexp with a constant": (lambda x, w: torch.logaddexp(x, w), (6,)),
         "hypot with a constant": (lambda x, w: torch.hypot(x, w), (6,)),
     }  # fmt: skip
-    anywhere |= {f"leaky_relu, {s}": on(F.leaky_relu, negative_slope=s) for s in (0.01, 0.5, 1.0, 1.5, 0.0, -0.5, -2.0)}
+    anywhere |= {
+        f"leaky_relu, {s}": on(F.leaky_relu, negative_slope=s)
+        for s in (0.01, 0.5, 1.0, 1.5, 0.0, -0.5, -2.0)
+    }
     anywhere |= {f"elu, {a}": on(F.elu, alpha=a) for a in (0.5, 1.0, 2.0, 0.0, -1.0)}
     anywhere |= {f"celu, {a}": on(F.celu, alpha=a) for a in (0.5, 2.0, -1.0)}
     anywhere |= {
@@ -109,21 +112,43 @@ def fill() -> None:
     anywhere |= {f"pow, {p}": on(torch.pow, exponent=p) for p in (0, 1, 2, 3, 4, 5, 2.0, 7)}
     add((6,), anywhere, elementwise=True)
     add((6,), {
-        "log": torch.log, "log2": torch.log2, "log10": torch.log10, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal,
+        "log": torch.log, "log2": torch.log2, "log10": torch.log10, "sqrt": torch.sqrt,
+        "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal,
         "1 / x": lambda x: 1 / x, "xlogy": lambda x: x * torch.log(x),
         "pow, tensor exponent": (torch.pow, torch.tensor([0.5, 2.0, -1.0, 3.0, 0.0, 1.0])),
         "pow, both": lambda x: x**x,
-    } | {f"pow, {p}, positive": on(torch.pow, exponent=p) for p in (-1, -2, -3, 0.5, 1.5, -0.5, -1.5, 2.5, 1 / 3)}, 0.05, elementwise=True)  # fmt: skip
+    } | {f"pow, {p}, positive": on(torch.pow, exponent=p) for p in (-1, -2, -3, 0.5, 1.5, -0.5, -1.5, 2.5, 1 / 3)},
+    0.05, elementwise=True)  # fmt: skip
     add((6,), {
         "reciprocal, negative": torch.reciprocal, "2 / x, negative": lambda x: 2 / x,
-    } | {f"pow, {p}, negative": on(torch.pow, exponent=p) for p in (-1, -2, -3)}, high=-0.05, elementwise=True)  # fmt: skip
+    } | {f"pow, {p}, negative": on(torch.pow, exponent=p) for p in (-1, -2, -3)}, high=-0.05,
+    elementwise=True)  # fmt: skip
     add((6,), {
-        "sqrt at 0": torch.sqrt, "pow, 0.5 at 0": on(torch.pow, exponent=0.5), "pow, 1.5 at 0": on(torch.pow, exponent=1.5),
+        "sqrt at 0": torch.sqrt, "pow, 0.5 at 0": on(torch.pow, exponent=0.5),
+        "pow, 1.5 at 0": on(torch.pow, exponent=1.5),
     }, 0.0, elementwise=True)  # fmt: skip
     add((6,), {"log1p": torch.log1p}, -0.95, elementwise=True)
     add((6,), {"acosh": torch.acosh}, 1.0, elementwise=True)
-    add((6,), {"atanh": torch.atanh, "logit": lambda x: torch.log(0.5 + x / 2.1) - torch.log(0.5 - x / 2.1)}, -0.95, 0.95, elementwise=True)
+    add(
+        (6,),
+        {
+            "atanh": torch.atanh,
+            "logit": lambda x: torch.log(0.5 + x / 2.1) - torch.log(0.5 - x / 2.1),
+        },
+        -0.95,
+        0.95,
+        elementwise=True,
+    )
     add((6,), {"asin": torch.asin, "acos": torch.acos}, -1.0, 1.0, elementwise=True)
     add((6,), {"tan": torch.tan}, -1.5, 1.5, elementwise=True)
     add((6,), {"tan, second branch": torch.tan}, 1.7, 4.6, elementwise=True)
-    add((6,), {"pow, tensor exponent, any base": (torch.pow, torch.tensor([2.0, 2.0, 3.0, 0.0, 1.0, 4.0]))}, elementwise=True)
+    add(
+        (6,),
+        {
+            "pow, tensor exponent, any base": (
+                torch.pow,
+                torch.tensor([2.0, 2.0, 3.0, 0.0, 1.0, 4.0]),
+            )
+        },
+        elementwise=True,
+    )

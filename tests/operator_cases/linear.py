@@ -140,9 +140,12 @@ def fill() -> None:
     })  # fmt: skip
     add((2, 7), {
         f"conv1d, {name}": nn.Conv1d(2, 4, 3, **options) for name, options in {
-            "plain": {}, "stride": {"stride": 2}, "padding": {"padding": 2}, "dilation": {"dilation": 3}, "depthwise": {"groups": 2},
-            "same": {"padding": "same", "dilation": 2}, "valid": {"padding": "valid"}, "reflect": {"padding": 2, "padding_mode": "reflect"},
-            "replicate": {"padding": 2, "padding_mode": "replicate"}, "circular": {"padding": 2, "padding_mode": "circular"},
+            "plain": {}, "stride": {"stride": 2}, "padding": {"padding": 2},
+            "dilation": {"dilation": 3}, "depthwise": {"groups": 2},
+            "same": {"padding": "same", "dilation": 2}, "valid": {"padding": "valid"},
+            "reflect": {"padding": 2, "padding_mode": "reflect"},
+            "replicate": {"padding": 2, "padding_mode": "replicate"},
+            "circular": {"padding": 2, "padding_mode": "circular"},
             "no bias": {"bias": False},
         }.items()
     } | {
@@ -163,13 +166,17 @@ def fill() -> None:
         "batch_norm 1d": normalised_batch(nn.BatchNorm1d(2)),
     })  # fmt: skip
     convolutions = {
-        "plain": {}, "stride": {"stride": (2, 1)}, "padding": {"padding": (1, 2)}, "dilation": {"dilation": 2}, "depthwise": {"groups": 2},
-        "dilated depthwise": {"groups": 2, "dilation": 2, "padding": 2, "stride": 2}, "same": {"padding": "same"},
-        "reflect": {"padding": 1, "padding_mode": "reflect"}, "replicate": {"padding": (0, 2), "padding_mode": "replicate"},
+        "plain": {}, "stride": {"stride": (2, 1)}, "padding": {"padding": (1, 2)},
+        "dilation": {"dilation": 2}, "depthwise": {"groups": 2},
+        "dilated depthwise": {"groups": 2, "dilation": 2, "padding": 2, "stride": 2},
+        "same": {"padding": "same"},
+        "reflect": {"padding": 1, "padding_mode": "reflect"},
+        "replicate": {"padding": (0, 2), "padding_mode": "replicate"},
         "circular": {"padding": 1, "padding_mode": "circular", "stride": 2},
     }  # fmt: skip
     add((2, 5, 5), {
-        f"conv2d, {name}": nn.Conv2d(2, 4, (3, 2), **options) for name, options in convolutions.items()
+        f"conv2d, {name}": nn.Conv2d(2, 4, (3, 2), **options) for name,
+        options in convolutions.items()
     } | {
         "conv_transpose2d": nn.ConvTranspose2d(2, 2, 2),
         "conv_transpose2d, attributes": nn.ConvTranspose2d(2, 4, 2, stride=2, padding=1, output_padding=1, groups=2, dilation=2),
@@ -224,13 +231,23 @@ def fill() -> None:
         "upsample, trilinear aligned": nn.Upsample(size=(2, 4, 1), mode="trilinear", align_corners=True),
         "pad 3d, reflect": nn.ReflectionPad3d(1),
     })  # fmt: skip
-    add((6,), {"take_along_dim": (lambda x, i: torch.take_along_dim(x, i.expand(x.shape[0], 3), 1), torch.tensor([[4, 4, 0]]))}, alone=True)
+    add(
+        (6,),
+        {
+            "take_along_dim": (
+                lambda x, i: torch.take_along_dim(x, i.expand(x.shape[0], 3), 1),
+                torch.tensor([[4, 4, 0]]),
+            )
+        },
+        alone=True,
+    )
     add((3,), {
         "constant with the batch dimension, added": (lambda x, w: torch.relu(x + w), (BATCH, 3)),
         "constant with the batch dimension, multiplied": (lambda x, w: (x * w).sum(1), (BATCH, 3)),
         "constant with the batch dimension, bmm": (lambda x, w: torch.bmm(x.unsqueeze(1), w), (BATCH, 3, 2)),
         "constant with the batch dimension, mask": (
-            lambda x, m, w: torch.where(m, x, w), torch.arange(BATCH * 3).reshape(BATCH, 3) % 2 == 0, (BATCH, 3),
+            lambda x, m, w: torch.where(m, x, w),
+            torch.arange(BATCH * 3).reshape(BATCH, 3) % 2 == 0, (BATCH, 3),
         ),
     }, alone=True)  # fmt: skip
 

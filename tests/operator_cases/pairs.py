@@ -57,8 +57,10 @@ def fill() -> None:
         "write, product": written(lambda y, x: y[:, 0].mul_(x[:, 1])),
     })  # fmt: skip
     add((6,), {
-        "div, two variables": halves(torch.div), "addcdiv, variables": lambda x: torch.addcdiv(x[:, :2], x[:, 2:4], x[:, 4:], value=-0.5),
-        "div, by a sum": lambda x: x / x.sum(1, keepdim=True), "remainder, variables": halves(torch.remainder),
+        "div, two variables": halves(torch.div),
+        "addcdiv, variables": lambda x: torch.addcdiv(x[:, :2], x[:, 2:4], x[:, 4:], value=-0.5),
+        "div, by a sum": lambda x: x / x.sum(1, keepdim=True),
+        "remainder, variables": halves(torch.remainder),
         "div, floor of variables": halves(lambda a, b: torch.div(a, b, rounding_mode="floor")),
         "pow, variables": halves(torch.pow),
     }, 0.2)  # fmt: skip

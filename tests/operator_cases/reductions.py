@@ -1,4 +1,5 @@
-"""Reductions, norms, losses and maxima, and the blocks made of them: attention and recurrent layers."""
+"""Reductions, norms, losses and maxima, and the blocks made of them: attention and recurrent
+layers."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def fill() -> None:
         "std": lambda x: x.std(1),
         "std, biased": lambda x: x.std(1, unbiased=False, keepdim=True) + x.std(dim=(1,), correction=3, keepdim=True),
         "var_mean and std_mean, other overloads": lambda x: torch.stack(
-            [*torch.ops.aten.var_mean.dim(x, [1], False), *torch.ops.aten.std_mean.dim(x, [1]), *torch.ops.aten.std_mean.dim(x, [1], True, False)], 1
+            [*torch.ops.aten.var_mean.dim(x, [1], False), *torch.ops.aten.std_mean.dim(x, [1]), *torch.ops.aten.std_mean.dim(x, [1], True, False)],
+            1
         ),
         "var_mean, std_mean": lambda x: torch.stack([*torch.var_mean(x, 1), *torch.std_mean(x, dim=1, correction=0)], 1),
         "var_mean, correction": lambda x: torch.stack(torch.var_mean(x, dim=1, correction=0), 1),
@@ -98,10 +100,14 @@ def fill() -> None:
         "cross_entropy, weight": (lambda x, y, w: F.cross_entropy(x, y, w, reduction="none"), labels, weight),
         "cross_entropy, ignore_index": (lambda x, y: F.cross_entropy(x, y, reduction="none"), ignored),
         "cross_entropy, all": (
-            lambda x, y, w: F.cross_entropy(x, y, w, reduction="none", label_smoothing=0.1, ignore_index=2), labels, weight,
+            lambda x, y,
+            w: F.cross_entropy(x, y, w, reduction="none", label_smoothing=0.1, ignore_index=2),
+            labels, weight,
         ),
         "cross_entropy, probabilities": (
-            lambda x, y, w: F.cross_entropy(x, y.softmax(1), w, reduction="none", label_smoothing=0.1), (BATCH, 4), weight,
+            lambda x, y,
+            w: F.cross_entropy(x, y.softmax(1), w, reduction="none", label_smoothing=0.1),
+            (BATCH, 4), weight,
         ),
         "nll_loss": (lambda x, y: F.nll_loss(x, y, reduction="none"), labels),
         "nll_loss, weight and ignore_index": (lambda x, y, w: F.nll_loss(x, y, w, ignore_index=1, reduction="none"), labels, weight),
@@ -153,7 +159,8 @@ def fill() -> None:
         "attention, large mask": (_attend(), torch.zeros(3, 3).masked_fill(~triangle, -1e9)),
         "attention, heads": lambda x: F.scaled_dot_product_attention(*[t.unflatten(-1, (1, 2)).transpose(1, 2) for t in x.chunk(3, -1)]),
         "attention, grouped": lambda x: F.scaled_dot_product_attention(
-            x.unflatten(-1, (3, 2)).transpose(1, 2)[:, :2], x[:, None, :, :2], x[:, None, :, 4:], enable_gqa=True
+            x.unflatten(-1, (3, 2)).transpose(1, 2)[:, :2], x[:, None, :, :2], x[:, None, :, 4:],
+            enable_gqa=True
         ),
     })  # fmt: skip
     add((2, 4), {

@@ -15,14 +15,25 @@ from torch import nn
 
 
 class Residual(nn.Module):
-    """Two blocks: one with an identity shortcut, one with a strided 1x1 shortcut, all with batch norm."""
+    """Two blocks: one with an identity shortcut, one with a strided 1x1 shortcut, all with batch
+    norm."""
 
     def __init__(self):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU())
-        self.a = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6))
+        self.a = nn.Sequential(
+            nn.Conv2d(6, 6, 3, padding=1),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.Conv2d(6, 6, 3, padding=1),
+            nn.BatchNorm2d(6),
+        )
         self.b = nn.Sequential(
-            nn.Conv2d(6, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+            nn.Conv2d(6, 8, 3, stride=2, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
         )
         self.skip = nn.Conv2d(6, 8, 1, stride=2)
         self.head = nn.Linear(8 * 4 * 4, 10)
@@ -39,7 +50,11 @@ class Dense(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.c1, self.c2, self.c3 = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
+        self.c1, self.c2, self.c3 = (
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.Conv2d(4, 4, 3, padding=1),
+            nn.Conv2d(8, 4, 3, padding=1),
+        )
         self.head = nn.Linear(12 * 4 * 4, 10)
 
     def forward(self, x):
@@ -80,7 +95,12 @@ class Recurrent(nn.Module):
         c = torch.zeros_like(h)
         for t in range(x.shape[1]):
             g = self.inp(x[:, t]) + self.rec(h)
-            i, f, o, u = g[:, : self.hidden], g[:, self.hidden : 2 * self.hidden], g[:, 2 * self.hidden : 3 * self.hidden], g[:, 3 * self.hidden :]
+            i, f, o, u = (
+                g[:, : self.hidden],
+                g[:, self.hidden : 2 * self.hidden],
+                g[:, 2 * self.hidden : 3 * self.hidden],
+                g[:, 3 * self.hidden :],
+            )
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(u)
             h = torch.sigmoid(o) * torch.tanh(c)
         return self.head(h)
@@ -111,7 +131,8 @@ class Attention(nn.Module):
 
 
 class Products(nn.Module):
-    """Multiplication, division, exp, sqrt and a reduction: nonlinear operations that are not activations."""
+    """Multiplication, division, exp, sqrt and a reduction: nonlinear operations that are not
+    activations."""
 
     def __init__(self):
         super().__init__()
@@ -181,7 +202,11 @@ def _generator():
 
 # name -> (constructor, input shape with batch first, {norm: radius})
 CASES = {
-    "mlp_relu": (lambda: _mlp(nn.ReLU, 20, 64, 64, 10), (4, 20), {"inf": 0.05, "2": 0.15, "1": 0.3}),
+    "mlp_relu": (
+        lambda: _mlp(nn.ReLU, 20, 64, 64, 10),
+        (4, 20),
+        {"inf": 0.05, "2": 0.15, "1": 0.3},
+    ),
     "mlp_leaky": (lambda: _mlp(lambda: nn.LeakyReLU(0.1), 20, 64, 64, 10), (4, 20), {"inf": 0.05}),
     "mlp_tanh": (lambda: _mlp(nn.Tanh, 20, 64, 64, 10), (4, 20), {"inf": 0.05, "2": 0.15}),
     "mlp_sigmoid": (lambda: _mlp(nn.Sigmoid, 20, 64, 64, 10), (4, 20), {"inf": 0.1}),
