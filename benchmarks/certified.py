@@ -6,7 +6,8 @@ each task.
     python -m benchmarks.certified RUNS
 
 Runs that were collected before stay in benchmarks/results/certified.json until a run of the same
-recipe and seed replaces them."""
+recipe and seed replaces them.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 
 Each version is a process of its own, with its own benchmarks; one works while the other waits. A
 round asks both, and rounds take turns in who is first. The ratio is after / before: of the best
-rounds, and of the medians."""
+rounds, and of the medians.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 
 Needs a C++ compiler. The step is the one pass over the coefficients that is not a matrix product or
 convolution; compiled it is one loop instead of three. Break-even: after how many calls the time to
-compile is won back, if ever."""
+compile is won back, if ever.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from torch import Tensor
 import boundlab as bl
 from benchmarks.timing import best_of, save
 from benchmarks.workloads import WORKLOADS
-from boundlab.batch import dots
+from boundlab.kernels.reductions import dots
 
 QUESTIONS = [("mlp_6x200", "ibp"), ("mlp_6x200", "crown-ibp"), ("conv_small", "crown-ibp")]
 STEPS = [(160, 32, 200), (9, 64, 3136), (9, 64, 200)]
 
 
 def eager(rows: Tensor, low: Tensor, up: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """As boundlab.relaxation.Lines does it."""
+    """As boundlab.relaxations.relaxation.Lines does it."""
     negative = rows.clamp(max=0)
     return (rows * low).addcmul_(negative, up - low), dots(negative, bias)
 

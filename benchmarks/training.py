@@ -8,7 +8,8 @@ measured beside it. Robust steps have the channels last in memory, as the recipe
 do; natural ones are measured both ways, and multiples are of the plain one. Robust steps contain
 the clean pass, whose batch-norm statistics they share and differentiate through; LiRPA is mixed
 with IBP (beta 0.5). Times are interleaved, best of several rounds, in one process a network; memory
-is the growth of a process of its own. Steps that would not fit are left out."""
+is the growth of a process of its own. Steps that would not fit are left out.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from torch.nn import functional as F
 import boundlab as bl
 from benchmarks.memory import Watch
 from benchmarks.timing import best_of, gigaflops, kernel_seconds, load, save
+from boundlab.losses.clean_pass import CleanPass
 from boundlab.models import build
-from boundlab.training.clean_pass import CleanPass
 
 STEPS: dict[str, dict[str, Any] | None] = {
     "natural": None,

@@ -5,7 +5,8 @@
 
 The cost is the time of ``net.margins`` without gradient as a multiple of a forward and backward
 pass of the same batch. If auto_LiRPA is importable, it is timed beside on the same networks in the
-same rounds."""
+same rounds.
+"""
 
 from __future__ import annotations
 

@@ -272,10 +272,9 @@ def page(known: dict[str, Any]) -> str:
         total = {key: sum(counts[key] for counts in held) for key in held[0]}
         parts.append(
             f"\n## Soundness\n\n{total['tried']} substitutions, random ones and the strongest "
-            "found, of 10 to 40"
-            f" sentences under each of {len(held)} networks, against the bounds of "
-            f"{', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of"
-            f" a bound, {total['changed']} proved sentences changed.\n"
+            f"found, of 10 to 40 sentences under each of {len(held)} networks, against the bounds "
+            f"of {', '.join((*CHEAP, *DEAR))}: {total['outside']} outside of a bound, "
+            f"{total['changed']} proved sentences changed.\n"
         )
     if "costs" in known:
         parts.append(_costs(known))
@@ -314,11 +313,10 @@ def _rows(
 
 def _costs(known: dict[str, Any]) -> str:
     text = (
-        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one "
-        "sentence at a time, random words, six replaced; best of"
-        " three interleaved rounds beside other work), against the length with 8 substitutes a "
-        "word, and with 16 words against the number of"
-        " substitutes.\n\n"
+        f"\n## Cost\n\nMilliseconds a sentence (`--costs`, {known['threads']} thread, one sentence "
+        "at a time, random words, six replaced; best of three interleaved rounds beside other "
+        "work), against the length with 8 substitutes a word, and with 16 words against the "
+        "number of substitutes.\n\n"
     )
     rows = []
     for model, found in known["costs"].items():

@@ -3,7 +3,8 @@
 Every workload is a network with random weights, an input shape, a radius and a batch for each
 method. Costs are given as seconds of the bound computation / seconds of one forward and backward
 pass of the same batch, a figure that carries over between machines. ``peer.json`` holds the same
-figures of the leading library."""
+figures of the leading library.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from boundlab.errors import (
     MixedSamples,
     UnsupportedOperator,
 )
-from boundlab.flatness import flatness, mean_loss_bound, weight_balls
+from boundlab.losses.clean_pass import CleanPass
+from boundlab.losses.cross_entropy import robust_cross_entropy
+from boundlab.losses.flatness import flatness, mean_loss_bound, weight_balls
 from boundlab.methods.alpha import Alpha
 from boundlab.net import Net, capture
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region, Words
@@ -19,8 +21,6 @@ from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
-from boundlab.training.clean_pass import CleanPass
-from boundlab.training.losses import robust_cross_entropy
 from boundlab.version import VERSION
 
 __version__ = VERSION

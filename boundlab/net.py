@@ -12,14 +12,11 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from boundlab.ambient import AUTOCAST, undisturbed, usable
 from boundlab.capture.faithful import Snapshot, compare
 from boundlab.capture.torch_export import Function, copies, export
+from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
-from boundlab.graph import Graph, Ref
-from boundlab.halves import halves, joined
-from boundlab.interval import Interval
-from boundlab.labels import read_labels
+from boundlab.graph.graph import Graph, Ref
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.engine import (
@@ -31,14 +28,17 @@ from boundlab.methods.engine import (
     spec_bounds,
     spec_rows,
 )
+from boundlab.methods.halving import halves, joined
 from boundlab.methods.memory import KeptForGradients, in_bytes, running_out
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
+from boundlab.relaxations.interval import Interval
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules import registry
 from boundlab.rules.rectifiers import SLOPES
 from boundlab.rules.registry import generation
+from boundlab.specs.labels import read_labels
 
 log = logging.getLogger("boundlab")
 SIDES = ("both", "lower", "upper")
@@ -59,7 +59,8 @@ def capture(
     Parameters are read from the module at every question, so training needs no new capture; train
     or eval mode is fixed here, and a module that computes something else later is refused. The
     module is not changed. The graph must give what the model gives for the example. batched: False
-    if dimension 0 of the inputs does not count samples; None finds out."""
+    if dimension 0 of the inputs does not count samples; None finds out.
+    """
     if isinstance(model, ExportedProgram):
         if not args and not kwargs and model.example_inputs is not None:
             args, kwargs = model.example_inputs
@@ -75,12 +76,7 @@ def capture(
     taken = RESERVED & set(kwargs)
     if taken:
         raise ArgumentError(
-            f"the model's keyword {sorted(taken)} is also one of net.bounds(): "
-            "wrap "
-            "the "
-            "model "
-            "in "
-            "a "
+            f"the model's keyword {sorted(taken)} is also one of net.bounds(): wrap the model in a "
             "function that renames it"
         )
     for leaf in pytree.tree_leaves((args, kwargs)):
@@ -132,7 +128,8 @@ class Net:
     """A model as a graph, together with the module that holds its parameters.
 
     A model may take another way through its code for other batch sizes, or in train mode: then
-    there is a graph for each."""
+    there is a graph for each.
+    """
 
     def __init__(
         self,
@@ -229,8 +226,7 @@ class Net:
                 return other
         if isinstance(self.source, ExportedProgram):
             raise ArgumentError(
-                "the program was exported for batch sizes with "
-                f"{self.graph.sizes.broken(batch)}, "
+                f"the program was exported for batch sizes with {self.graph.sizes.broken(batch)}, "
                 f"not for {batch}"
             )
         if _captured(self.source, *examples, False).graph.computes(self.graph, batch):
@@ -295,10 +291,9 @@ class Net:
             )
             mode = "train" if now.modes[path] else "eval"
             raise ArgumentError(
-                "the module was captured in another mode: "
-                f"'{path or type(self.source).__name__}' is in {mode} mode now. Capture it "
-                "again, or put it "
-                f"back with model.{'eval' if now.modes[path] else 'train'}()"
+                f"the module was captured in another mode: '{path or type(self.source).__name__}' "
+                f"is in {mode} mode now. Capture it again, or put it back with "
+                f"model.{'eval' if now.modes[path] else 'train'}()"
             )
         self._same_in.append(now.modes)
 
@@ -418,11 +413,7 @@ class Net:
             return inputs, labels
         if not inputs:
             raise ArgumentError(
-                "the inputs are missing: give one entry per model input, a region "
-                "or "
-                "a "
-                "tensor, "
-                "and "
+                "the inputs are missing: give one entry per model input, a region or a tensor, and "
                 "the labels"
             )
         return inputs[:-1], inputs[-1]
@@ -570,10 +561,7 @@ class Net:
         regions |= self._read_perturbed(perturb or {}, values)
         if not regions:
             raise ArgumentError(
-                "nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) "
-                "for "
-                "an "
-                "input, "
+                "nothing is perturbed: give a region (for example bl.Linf(x, 0.1)) for an input, "
                 "or perturb={'name': region}"
             )
         for name in regions:
@@ -661,9 +649,7 @@ class Net:
         if tree != self._inputs:
             expected = ", ".join(self.graph.inputs)
             raise ArgumentError(
-                f"the model was captured with the inputs ({expected}), in that "
-                "structure; "
-                "got "
+                f"the model was captured with the inputs ({expected}), in that structure; got "
                 f"{len(leaves)} of another structure"
             )
         values: dict[str, Any] = {}
@@ -675,9 +661,7 @@ class Net:
             elif name in self.graph.literals:
                 if isinstance(leaf, Tensor) or leaf != self.graph.literals[name]:
                     raise ArgumentError(
-                        "the model was captured with "
-                        f"{name}={self.graph.literals[name]!r}, "
-                        "not "
+                        f"the model was captured with {name}={self.graph.literals[name]!r}, not "
                         f"{leaf!r}: capture it again"
                     )
                 values[name] = leaf
@@ -696,9 +680,7 @@ class Net:
         shape, dtype, free = example
         if tensor.dtype != dtype:
             raise ArgumentError(
-                f"the input '{name}' must have dtype {dtype} as in the captured "
-                "model, "
-                "not "
+                f"the input '{name}' must have dtype {dtype} as in the captured model, not "
                 f"{tensor.dtype}"
             )
         wrong = len(shape) != tensor.dim() or any(
@@ -741,10 +723,7 @@ class Net:
         for path, region in perturb.items():
             if path not in by_path:
                 raise ArgumentError(
-                    f"the model has no parameter '{path}' that its outputs depend "
-                    "on; "
-                    "there "
-                    "are: "
+                    f"the model has no parameter '{path}' that its outputs depend on; there are: "
                     f"{', '.join(sorted(by_path))}"
                 )
             if not isinstance(region, Region):
@@ -755,18 +734,13 @@ class Net:
             value = values[name]
             if not value.is_floating_point():
                 raise ArgumentError(
-                    f"'{path}' is of type {value.dtype}: only floating-point "
-                    "parameters "
-                    "can "
-                    "be "
+                    f"'{path}' is of type {value.dtype}: only floating-point parameters can be "
                     "perturbed"
                 )
             placed = with_tensors(region, usable).at(value)
             if placed.centre.shape != value.shape:
                 raise ArgumentError(
-                    f"the region for '{path}' must have the shape "
-                    f"{tuple(value.shape)}, "
-                    "not "
+                    f"the region for '{path}' must have the shape {tuple(value.shape)}, not "
                     f"{tuple(placed.centre.shape)}"
                 )
             regions[name] = placed
@@ -785,8 +759,7 @@ class Net:
         refs = [output for output in self.graph.outputs if isinstance(output, Ref)]
         if len(refs) != 1 or not self._outputs.is_leaf():
             raise ArgumentError(
-                f"{what} needs a model with a single tensor output; this one "
-                "returns "
+                f"{what} needs a model with a single tensor output; this one returns "
                 f"{self._outputs}"
             )
         return str(refs[0].name)
@@ -853,8 +826,7 @@ def _without(shape: list[int], dim: int, rest: int) -> list[int]:
 def _spec_tensor(spec: Any) -> Tensor:
     if not isinstance(spec, Tensor):
         raise ArgumentError(
-            "spec must be a tensor of shape (specs, out) or (batch, specs, out), "
-            "not "
+            "spec must be a tensor of shape (specs, out) or (batch, specs, out), not "
             f"{type(spec).__name__}"
         )
     return spec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boundlab.ambient import undisturbed
+from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.regions import Region
 
@@ -19,7 +19,8 @@ class Bounds:
 
     A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes
     are found by module path (``bounds["layer1.0.relu"]``) or graph name. ``slopes``: what
-    "alpha-crown" found, to start another question of the same shape from."""
+    "alpha-crown" found, to start another question of the same shape from.
+    """
 
     lower: Tensor
     upper: Tensor
@@ -78,7 +79,8 @@ class LinearBounds:
     ``lower_A[name]`` has the shape (samples, *output of one sample, *shape of the source), where
     the shape of a batched source is that of one sample; ``lower_b`` has the shape of the output,
     samples first. With a ``spec`` the output is ``spec @ output``. Models without a batch have no
-    sample dimension."""
+    sample dimension.
+    """
 
     lower_A: Mapping[str, Tensor]
     lower_b: Tensor

@@ -1,7 +1,8 @@
 """A closed control loop: where can a pendulum be after ten steps under a neural controller?
 
 The loop is plain PyTorch with sin; boundlab reads it as one graph. Compare the reachable interval
-by method."""
+by method.
+"""
 
 import torch
 from torch import Tensor, nn

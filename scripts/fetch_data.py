@@ -93,9 +93,7 @@ def fetch(name: str, directory: Path) -> str:
             return f"already in {target}: {check(name, target)}"
         except ArgumentError as error:
             raise FetchError(
-                f"{target} is there, but cannot be used: {error}. Remove it to have "
-                "it "
-                "fetched "
+                f"{target} is there, but cannot be used: {error}. Remove it to have it fetched "
                 "again"
             ) from error
     directory.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,8 @@ FILES: folder with the idx files of MNIST, as `make data` leaves it
 
 Writes boundlab/demo/digits.pt and boundlab/demo/digits.npz. The recipe keeps a share of the clean
 loss to the end, so that accuracy stays good and the methods differ: interval bounds prove less than
-CROWN."""
+CROWN.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from boundlab.data import load
 from boundlab.demo.model import NETWORK
-from boundlab.files import write_atomically
+from boundlab.storage.files import write_atomically
 from boundlab.training.evaluation import Attack, evaluate
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Progress, Trainer

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from boundlab.interval import Interval
 from boundlab.methods.engine import METHODS
+from boundlab.relaxations.interval import Interval
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -153,7 +153,8 @@ def check_sound(
 
     methods: all, but alpha-crown on graphs of up to 60 nodes only (tests of it have larger ones).
     Also: CROWN inside IBP, forward+backward inside forward, linear bounds true pointwise. Returns
-    bounds by method."""
+    bounds by method.
+    """
     centres = tuple(e.centre if isinstance(e, bl.Region) else e for e in entries)
     net = bl.capture(f, *centres) if net is None else net
     if methods is None:

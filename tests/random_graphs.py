@@ -2,7 +2,8 @@
 
 A program is a list of instructions (operator, operand, operand, seed); every value is a batch of
 vectors (batch, WIDTH) and every instruction reads values made before, so any list of numbers is a
-valid program."""
+valid program.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from boundlab.batch import Layout
-from boundlab.graph import Graph, Node, Ref
+from boundlab.graph.graph import Graph, Node, Ref
+from boundlab.graph.layout import Layout
 from tests.contract import check_sound
 
 aten = torch.ops.aten

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.graph import op_name
+from boundlab.graph.graph import op_name
 from tests.contract import METHODS, assert_close, check_point, check_sound, steps
 from tests.networks import NETWORKS, one_thread, perceptron, stir
 

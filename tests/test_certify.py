@@ -16,7 +16,7 @@ import boundlab as bl
 from boundlab.commands import certify as module
 from boundlab.commands.certificates import Certification, Run, Task
 from boundlab.commands.certify import certify, outputs
-from boundlab.files import write_atomically
+from boundlab.storage.files import write_atomically
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 

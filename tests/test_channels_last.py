@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import boundlab as bl
-from boundlab import passes
-from boundlab.batch import Layout
-from boundlab.training.clean_pass import CleanPass
+from boundlab.graph.layout import Layout
+from boundlab.kernels import fused
+from boundlab.losses.clean_pass import CleanPass
 
 METHODS = ["ibp", "forward", "crown-ibp", "crown", "forward+backward", "alpha-crown"]
 
@@ -66,7 +66,7 @@ def test_losses_and_gradients(
 ) -> None:
     model, x, labels = network
     net = bl.capture(model.train(), x)
-    monkeypatch.setitem(passes.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
+    monkeypatch.setitem(fused.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
 
     def step(x: Tensor) -> list[Tensor]:
         x = x.detach().requires_grad_()
@@ -129,11 +129,11 @@ def test_steps_between_convolutions_keep_the_order(
 
 
 def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "BLOCK", {"cpu": 60})
+    monkeypatch.setattr(fused, "BLOCK", {"cpu": 60})
     rows = torch.randn(1, 7, 4, 5, 3).permute(0, 1, 4, 2, 3)
     with torch.no_grad():
-        centre, radius = passes.rectified_ball(rows[0], rows[0].abs())
-        coefficients, _ = passes.rectified(rows, rows[0] - 1, rows[0] + 1, True)
+        centre, radius = fused.rectified_ball(rows[0], rows[0].abs())
+        coefficients, _ = fused.rectified(rows, rows[0] - 1, rows[0] + 1, True)
     assert centre.is_contiguous(memory_format=torch.channels_last) and radius.is_contiguous(
         memory_format=torch.channels_last
     )

@@ -562,10 +562,7 @@ def test_out_of_memory(
 ) -> None:
     def starve(*_: object, **__: object) -> None:
         raise RuntimeError(
-            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate "
-            "memory: "
-            "you "
-            "tried "
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried "
             "to allocate 9 bytes"
         )
 

@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 import boundlab as bl
 from boundlab.cli import main
+from boundlab.coefficients.outer import Outer
 from boundlab.commands.flatness import measure, tensors
-from boundlab.flatness import _Lines, mean_loss_bound, weight_balls
+from boundlab.losses.flatness import _Lines, mean_loss_bound, weight_balls
 from boundlab.methods import backward
-from boundlab.outer import Outer
-from boundlab.relaxation import AffineMap, Lines, Planes
-from boundlab.rules.products import CentreForm, SignedForm, WithBias
+from boundlab.relaxations.products import CentreForm, SignedForm, WithBias
+from boundlab.relaxations.relaxation import AffineMap, Lines, Planes
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface

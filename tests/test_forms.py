@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.forms import Constant, Places, Run, Window, unravel
+from boundlab.coefficients.window import Constant, Places, Run, Window, unravel
 from boundlab.methods import backward, refine
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.transposes import Convolution
@@ -82,7 +82,9 @@ def test_dense_in_parts(window: Window, rows: int) -> None:
     places = window.places
     canvas = math.prod(n + sum(out) for n, out in zip(places.shape, places.overhang, strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("boundlab.forms.INDICES", rows * window.values.shape[1] * canvas)
+        patch.setattr(
+            "boundlab.coefficients.window.INDICES", rows * window.values.shape[1] * canvas
+        )
         torch.testing.assert_close(window.dense(), by_hand(window), rtol=0, atol=0)
 
 

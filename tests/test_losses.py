@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.training.clean_pass import CleanPass
+from boundlab.losses.clean_pass import CleanPass
 
 
 def network(

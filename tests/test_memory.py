@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.interval import Interval
 from boundlab.methods import backward, memory, refine
+from boundlab.relaxations.interval import Interval
 from tests.contract import slack
 
 
@@ -125,10 +125,7 @@ def test_what_gradients_keep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_that_ran_out_is_a_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:131] . DefaultCPUAllocator: can't "
-            "allocate "
-            "memory: "
-            "you "
+            "[enforce fail at alloc_cpu.cpp:131] . DefaultCPUAllocator: can't allocate memory: you "
             "tried to allocate 9 bytes."
         )
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from boundlab.graph import Ref
+from boundlab.graph.graph import Ref
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from tests.contract import METHODS, assert_inside, check_sound, slack, steps
 from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, Case

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab import passes
-from boundlab.batch import common
-from boundlab.interval import Ball, Interval
+from boundlab.kernels import fused
+from boundlab.kernels import trained_linear as layers
+from boundlab.kernels.fused import ball, ends, least, moments, rectified, rectified_ball, sloped
+from boundlab.kernels.reductions import common
+from boundlab.kernels.trained_linear import gathered, interval_linear, rows_linear
 from boundlab.methods import analysis
 from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
-from boundlab.passes import ball, ends, least, moments, rectified, rectified_ball, sloped
-from boundlab.rules import trained_linear as layers
+from boundlab.relaxations.interval import Ball, Interval
 from boundlab.rules.registry import CUTS
-from boundlab.rules.trained_linear import gathered, interval_linear, rows_linear
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -58,7 +58,7 @@ def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]
 def test_rows_through_a_relu(
     monkeypatch: pytest.MonkeyPatch, block: int, ball: bool, seed: int, count: int
 ) -> None:
-    monkeypatch.setitem(passes.BLOCK, "cpu", block)
+    monkeypatch.setitem(fused.BLOCK, "cpu", block)
     middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
     inputs = [
         draw(count, 2, 5, seed=seed + 2),
@@ -90,7 +90,7 @@ def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.Mon
         rectified_ball, tuple(tensor.requires_grad_() for tensor in balls)
     )
     whole = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
-    monkeypatch.setitem(passes.BLOCK, "cpu", block)
+    monkeypatch.setitem(fused.BLOCK, "cpu", block)
     parts = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert torch.autograd.gradcheck(rectified_ball, balls)
@@ -442,14 +442,14 @@ def test_a_ball_knows_its_ends_whoever_asks() -> None:
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 18])
 def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(passes.BLOCK, "cpu", block)
+    monkeypatch.setitem(fused.BLOCK, "cpu", block)
     generator = torch.Generator().manual_seed(0)
     rows, others, weights = (
         torch.randn(n, 11, dtype=torch.float64, generator=generator).requires_grad_()
         for n in (4, 3, 3)
     )
     expected = ((rows[:, None] - others).abs() * weights).sum(2)
-    found = passes.absolute_dots(rows, others, weights)
+    found = fused.absolute_dots(rows, others, weights)
     torch.testing.assert_close(found, expected)
     upstream = torch.randn(4, 3, dtype=torch.float64, generator=generator)
     for got, want in zip(
@@ -458,7 +458,7 @@ def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) ->
         strict=True,
     ):
         torch.testing.assert_close(got, want)
-    assert passes.absolute_dots(rows[:0], others, weights).shape == (0, 3)
+    assert fused.absolute_dots(rows[:0], others, weights).shape == (0, 3)
 
 
 class Tail(nn.Module):

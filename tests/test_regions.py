@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boundlab as bl
-from boundlab.interval import Interval
+from boundlab.relaxations.interval import Interval
 from tests.contract import steps
 
 D = torch.float64

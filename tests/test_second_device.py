@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from boundlab.batch import all_finite
 from boundlab.cli import main
 from boundlab.commands.certify import certify
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
+from boundlab.kernels.reductions import all_finite
 from boundlab.methods import memory
 from boundlab.methods.engine import METHODS
 from boundlab.models.text import build_text

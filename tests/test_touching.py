@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval
+from boundlab.relaxations.interval import Interval
 from boundlab.rules import curves
 from boundlab.rules.elementwise import Elementwise
 from boundlab.rules.registry import RULES, aten

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.coefficients.window import Places, Run, Window
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
-from boundlab.forms import Places, Run, Window
 from boundlab.methods.versions import Versions
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
 from boundlab.training.processes import Processes

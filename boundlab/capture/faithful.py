@@ -40,20 +40,16 @@ def compare(
     (have, have_tree), (want, want_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
     if have_tree != want_tree:
         raise CaptureError(
-            f"the captured graph returns {have_tree}, the model {want_tree}: "
-            "torch.export "
-            "has "
-            "lost "
+            f"the captured graph returns {have_tree}, the model {want_tree}: torch.export has lost "
             "a part of the model"
         )
     for number, (a, b) in enumerate(zip(have, want, strict=True)):
         difference = _difference(a, b)
         if difference:
             raise CaptureError(
-                "the captured graph does not give what the model gives for the example "
-                f"(output {number}: {difference}). The model may "
-                "depend on something that torch.export does not see: a random number, a global "
-                "variable, its own derivative."
+                "the captured graph does not give what the model gives for the example (output "
+                f"{number}: {difference}). The model may depend on something that torch.export "
+                "does not see: a random number, a global variable, its own derivative."
             )
 
 
@@ -154,8 +150,7 @@ class Snapshot:
             changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
             if changed:
                 raise ArgumentError(
-                    f"the module was changed after it was captured ({what} "
-                    f"'{changed[0]}'): "
+                    f"the module was changed after it was captured ({what} '{changed[0]}'): "
                     "capture it again"
                 )
 

@@ -4,7 +4,8 @@ samples meet.
 This is decided by structure: the facts of ``boundlab.rules.structure`` lead from the layouts of a
 node's arguments to its own, for every size of the batch and all values. No values are looked at,
 with one exception: of an operator that only a user's registration vouches for, a trial run may show
-that the registration is wrong."""
+that the registration is wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
 from boundlab.errors import MixedSamples
-from boundlab.graph import Graph, Node, Ref
+from boundlab.graph.graph import Graph, Node, Ref
+from boundlab.graph.layout import Layout
 from boundlab.rules.registry import aten
 from boundlab.rules.structure import Meets, Site, Unknown, find_structure, reshape, samples_first
 
@@ -43,7 +44,8 @@ def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
     ``batched``.
 
     Raises MixedSamples, naming the node, where a value depends on more than one sample. Nodes of
-    which nothing is known are noted in the graph: only questions that need them are refused."""
+    which nothing is known are noted in the graph: only questions that need them are refused.
+    """
     layouts: dict[str, Layout | None] = {name: Layout() for name in batched}
     own: dict[str, Layout] = {}
     unknown: dict[str, str] = {}
@@ -162,10 +164,7 @@ def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
                 moved[sample] = False
                 if bool(moved.any()):
                     raise MixedSamples(
-                        f"{node}: its value for one sample depends on other samples "
-                        "of "
-                        "the "
-                        "batch. "
+                        f"{node}: its value for one sample depends on other samples of the batch. "
                         f"{CURE}"
                     )
 

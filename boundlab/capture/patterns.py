@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from boundlab.graph import Node, Ref
+from boundlab.graph.graph import Node, Ref
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import aten
 

@@ -28,10 +28,10 @@ from torch.utils import _pytree as pytree
 from boundlab.capture import layouts
 from boundlab.capture.patterns import fuse, one_part
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MixedSamples
-from boundlab.graph import Graph, Node, Origin, Ref, op_name
+from boundlab.graph.graph import Graph, Node, Origin, Ref, op_name
+from boundlab.graph.sizes import Sizes
 from boundlab.rules.casts import cut_off, keeps_values, rounded, rounded_in_place
 from boundlab.rules.registry import COMPOSITIONS, IDENTITIES, OWN
-from boundlab.sizes import Sizes
 
 log = logging.getLogger("boundlab")
 aten = torch.ops.aten
@@ -98,7 +98,8 @@ def export(
 
     batched: True if dimension 0 of the tensor inputs must count samples, False if it must not, None
     to find out. own_size: whether the graph must serve the batch size of the example, if need be
-    that one alone."""
+    that one alone.
+    """
     if isinstance(model, ExportedProgram):
         return _as_graph(model, args, kwargs, batched)
     _tensors(args, kwargs)
@@ -182,10 +183,7 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     if not tensors:
         raise ArgumentError(
-            "capture needs example inputs: capture(model, x, ...) with the tensors "
-            "that "
-            "the "
-            "model "
+            "capture needs example inputs: capture(model, x, ...) with the tensors that the model "
             "takes"
         )
     return tensors
@@ -305,7 +303,8 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
     leave the rest whole.
 
     Compositions may order their results in memory otherwise than the operator does, so that a
-    recorded view would not fit: views become reshapes first."""
+    recorded view would not fit: views become reshapes first.
+    """
     defaults = default_decompositions()
     table = {op: defaults[op] for op in RECURRENT if op in defaults}
     table.update(COMPOSITIONS)
@@ -320,8 +319,7 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
             raise
         except Exception as error:  # whatever a composition raises
             raise CaptureError(
-                "the model could not be written in simpler operators: "
-                f"{type(error).__name__}: "
+                f"the model could not be written in simpler operators: {type(error).__name__}: "
                 f"{_first_line(error)}"
             ) from error
 

@@ -45,7 +45,8 @@ class Row:
 
     verified counts the images that are classified correctly and whose margins are all above zero;
     NaN and infinity never count. mean_margin is the mean over all images, right or wrong, of the
-    smallest margin. seconds are per image."""
+    smallest margin. seconds are per image.
+    """
 
     method: str
     radius: float

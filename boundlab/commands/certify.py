@@ -55,7 +55,8 @@ def certify(
     what is there and goes on as KeyboardInterrupt. A file that is there already is an error, unless
     ``resume``: continue from that file, image by image, without computing anything twice; a file
     made for another model, other images, norm or range, or changed since it was written, is
-    refused. Runs in it that are not asked for stay in it. name: noted in the file."""
+    refused. Runs in it that are not asked for stay in it. name: noted in the file.
+    """
     methods, radii = check_methods(methods), check_radii(radii)
     if norm not in NORMS:
         raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
@@ -107,9 +108,7 @@ def outputs(
         found = net.bounds(Linf(x, 0.0), method="ibp")
         if not isinstance(found, Bounds):
             raise ArgumentError(
-                "certify needs a model that returns one tensor of logits, (batch, "
-                "classes); "
-                "this "
+                "certify needs a model that returns one tensor of logits, (batch, classes); this "
                 "one returns several"
             )
         if found.lower.dim() != 2 or found.lower.shape[0] != len(x) or found.lower.shape[1] < 2:
@@ -239,8 +238,7 @@ def check_images(images: Tensor, valid: tuple[float, float] | None) -> Tensor:
     if least < low or most > high:
         raise ArgumentError(
             f"the images span {least:g} ... {most:g}, outside the valid range {low:g} ... "
-            f"{high:g}: "
-            "give the true one (--range LOW HIGH), or none (--range none)"
+            f"{high:g}: give the true one (--range LOW HIGH), or none (--range none)"
         )
     return images
 

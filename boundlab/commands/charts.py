@@ -61,7 +61,8 @@ def margin_bars(margins: Sequence[float], classes: Sequence[str], low: float, hi
     otherwise.
 
     low <= 0 < high: the ends of the axis. What lies beyond is cut there; what is not a number
-    counts as below."""
+    counts as below.
+    """
     step, line = BAR_WIDTH / max(len(margins), 1), BAR_HEIGHT * high / (high - low)
     parts = [
         f'<svg class="bars" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT + LABEL_HEIGHT}" role="img" '

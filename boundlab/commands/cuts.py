@@ -21,7 +21,8 @@ class Cut:
     """A margin f_label - f_rival of one image along a segment inside its region.
 
     place, value, lower, upper: (points,): where on the segment (0 ... 1), the margin sampled there,
-    and the linear bounds of one method, which hold at every point of the region."""
+    and the linear bounds of one method, which hold at every point of the region.
+    """
 
     image: int
     label: int
@@ -47,7 +48,8 @@ def line_cuts(
 
     images: (N, *shape), the same ones. device: that of the net. The segment leads towards the worst
     point of the first method's lower bound. Empty if no image is classified correctly or no linear
-    method was run."""
+    method was run.
+    """
     methods = [method for method in found.methods if method in LINEAR]
     margins = found.best_margins(radius)
     edge = torch.where(found.correct, margins.amin(1).abs().nan_to_num(torch.inf), torch.inf)

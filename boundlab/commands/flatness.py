@@ -18,9 +18,9 @@ from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.training import load_trained, set_threads, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError
-from boundlab.files import write_atomically
-from boundlab.flatness import flatness, weight_balls
+from boundlab.losses.flatness import flatness, weight_balls
 from boundlab.net import capture
+from boundlab.storage.files import write_atomically
 from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 

@@ -2,7 +2,8 @@
 
 It ends with a digest of everything in it, so that a figure that was changed by accident is not
 taken for a proof. Whoever wants to deceive can write the digest anew: only a certification that is
-run again proves anything."""
+run again proves anything.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ import torch
 from torch import Tensor
 
 from boundlab.commands.certificates import Run, Task
-from boundlab.digests import digest
 from boundlab.errors import ArgumentError
-from boundlab.files import write_atomically
-from boundlab.graph import op_name
+from boundlab.graph.graph import op_name
 from boundlab.net import Net
+from boundlab.storage.digests import digest
+from boundlab.storage.files import write_atomically
 from boundlab.version import VERSION
 
 FORMAT = 2
@@ -72,10 +73,7 @@ class Ledger:
         if self.path is not None:
             if _stamp(self.path) not in (None, self._stamp):
                 raise ArgumentError(
-                    f"{self.path} is being written by another process: nothing of "
-                    "it "
-                    "is "
-                    "replaced; "
+                    f"{self.path} is being written by another process: nothing of it is replaced; "
                     "give another --output"
                 )
             runs = [
@@ -105,9 +103,7 @@ class Ledger:
             written = content.pop("digest")
             if written != digest([json.dumps(content)]):
                 raise ArgumentError(
-                    f"{path} is damaged or was edited: its digest does not fit its "
-                    "content; "
-                    "move "
+                    f"{path} is damaged or was edited: its digest does not fit its content; move "
                     "it away"
                 )
             known = dict(content["task"])
@@ -118,21 +114,14 @@ class Ledger:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise ArgumentError(
-                f"{path} is not a results file of this version of boundlab "
-                f"({error}): "
-                "move "
-                "it "
+                f"{path} is not a results file of this version of boundlab ({error}): move it "
                 "away, or do not resume"
             ) from error
         own = _description(self.task)
         different = [words for key, words in WORDS.items() if known.get(key) != own[key]]
         if different:
             raise ArgumentError(
-                f"{path} was made with {', '.join(different)}: choose another "
-                "output "
-                "folder, "
-                "or "
-                "do "
+                f"{path} was made with {', '.join(different)}: choose another output folder, or do "
                 "not resume"
             )
         for run in runs:
@@ -148,10 +137,7 @@ def refuse_to_replace(path: Path) -> None:
     """An error if there is a file already."""
     if path.exists():
         raise ArgumentError(
-            f"{path.parent} already holds results: give --resume to go on from "
-            "them, "
-            "or "
-            "another "
+            f"{path.parent} already holds results: give --resume to go on from them, or another "
             "--output"
         )
 

@@ -35,11 +35,7 @@ def load_data(
     most ``limit`` of them."""
     if not path.is_file():
         raise ArgumentError(
-            f"there is no data file {path}: give an .npz with the arrays images "
-            "and "
-            "labels, "
-            "or "
-            "a "
+            f"there is no data file {path}: give an .npz with the arrays images and labels, or a "
             ".csv with the label first"
         )
     if limit is not None and limit < 1:
@@ -63,11 +59,7 @@ def _reshaped(images: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarra
     size = int(np.prod(shape))
     if images[0:1].size != size and len(images):
         raise ArgumentError(
-            f"--shape {','.join(map(str, shape))} has {size} values, but the "
-            "images "
-            "in "
-            f"{path} "
-            "have "
+            f"--shape {','.join(map(str, shape))} has {size} values, but the images in {path} have "
             f"{images[0:1].size}"
         )
     return images.reshape(len(images), *shape)
@@ -286,10 +278,7 @@ def _build(source: str) -> nn.Module:
         thing: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         raise CaptureError(
-            f"cannot import {module_name}: {describe(error)}. Run from the folder "
-            "that "
-            "holds "
-            "it, "
+            f"cannot import {module_name}: {describe(error)}. Run from the folder that holds it, "
             "or install it"
         ) from error
     for part in attribute.split("."):
@@ -329,8 +318,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise ArgumentError(
-            f"cannot read {path} as a file of tensors (torch.load with "
-            "weights_only=True): "
+            f"cannot read {path} as a file of tensors (torch.load with weights_only=True): "
             f"{describe(error)}"
         ) from error
     candidates = [_plain_names(state, model) for state in _states(content)]

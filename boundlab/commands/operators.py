@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from boundlab.capture.torch_export import RECURRENT
-from boundlab.graph import op_name
+from boundlab.graph.graph import op_name
 from boundlab.rules.registry import COMPOSITIONS, RULES
 
 KINDS = {
@@ -62,12 +62,8 @@ def markdown() -> str:
     lines = [
         "# Supported operators",
         "",
-        f"{len({row.name for row in rows})} operators. Made by "
-        "`boundlab "
-        "ops "
-        "--markdown`; "
-        "do "
-        "not edit.",
+        f"{len({row.name for row in rows})} operators. Made by `boundlab ops --markdown`; do not "
+        "edit.",
         "",
     ]
     lines += ["| kind | meaning | operators |", "|---|---|---|"]

@@ -5,7 +5,8 @@ constants, names that become Python source, sizes and guards that are evaluated,
 path below ``torch``, compiled libraries. Here a file is copied first, member by member: what is
 known to be plain data goes into a new archive, everything else is an error. torch sees the copy
 alone, so nothing depends on how another reader would have taken the original (members that occur
-twice, strange paths)."""
+twice, strange paths).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from boundlab.commands.certificates import Certification, Row
 from boundlab.commands.charts import cut_chart, margin_bars, number, png
 from boundlab.commands.cuts import Cut
-from boundlab.files import write_atomically
+from boundlab.storage.files import write_atomically
 from boundlab.version import VERSION
 
 SHOWN = 200
@@ -167,11 +167,10 @@ def _cuts(cuts: Sequence[Cut], names: Sequence[str]) -> str:
 def _choice_style(count: int) -> str:
     """Which radius the bars show is a radio button's business: no script is needed."""
     return "".join(
-        f"#pick{i}:checked ~ .grid .radius{i} {{ display: block; }} "
-        f"#pick{i}:checked ~ .choice label[for=pick{i}] {{ background: var(--accent-soft); "
-        "border-color: var(--accent); } "
-        f"#pick{i}:focus-visible ~ .choice label[for=pick{i}] {{ outline: 2px solid "
-        "var(--accent); } "
+        f"#pick{i}:checked ~ .grid .radius{i} {{ display: block; }} #pick{i}:checked ~ .choice "
+        f"label[for=pick{i}] {{ background: var(--accent-soft); border-color: var(--accent); }} "
+        f"#pick{i}:focus-visible ~ .choice label[for=pick{i}] {{ outline: 2px solid var(--accent); "
+        "} "
         for i in range(count)
     )
 

@@ -29,9 +29,9 @@ from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, load_sentences
 from boundlab.errors import ArgumentError
-from boundlab.files import write_atomically
 from boundlab.methods.engine import METHODS
 from boundlab.models import build
+from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import CHECKPOINT, IMAGES, read_checkpoint, usable
 from boundlab.training.evaluation import Attack, Errors, evaluate
 from boundlab.training.processes import Processes
@@ -201,10 +201,7 @@ def _train(options: argparse.Namespace) -> None:
 def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespace) -> None:
     if (options.output / CHECKPOINT).exists() and not options.resume:
         raise ArgumentError(
-            f"{options.output} already holds a checkpoint: give --resume to go on "
-            "from "
-            "it, "
-            "or "
+            f"{options.output} already holds a checkpoint: give --resume to go on from it, or "
             "another --output"
         )
     data = (

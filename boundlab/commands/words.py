@@ -18,8 +18,8 @@ from rich.text import Text
 from boundlab.commands.devices import add_device, device_named
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
-from boundlab.files import write_atomically
 from boundlab.models.text import TextClassifier, build_text
+from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import read_checkpoint, usable
 from boundlab.training.recipe import Recipe
 from boundlab.training.words import Bodies, evaluate_words, region_of, strongest, trimmed
@@ -77,8 +77,7 @@ def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier,
         raise ArgumentError(f"{path} is not a classifier of sentences")
     if state["words"] != len(vocabulary):
         raise ArgumentError(
-            f"{path} was trained with {state['words']} words, the files give "
-            f"{len(vocabulary)}: "
+            f"{path} was trained with {state['words']} words, the files give {len(vocabulary)}: "
             "give the files it was trained with"
         )
     with usable(path):

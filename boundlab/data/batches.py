@@ -35,9 +35,7 @@ def checked(labels: Any, path: Path, classes: range) -> np.ndarray:
         or array.max() > classes[-1]
     ):
         raise ArgumentError(
-            f"the labels in {path} must be whole numbers from {classes[0]} to "
-            f"{classes[-1]}, "
-            "one "
+            f"the labels in {path} must be whole numbers from {classes[0]} to {classes[-1]}, one "
             "for each image"
         )
     return array.astype(np.int64) - classes[0]
@@ -69,10 +67,7 @@ def read_batch(path: Path, side: int, classes: range, what: str) -> Part:
             else type(pixels).__name__
         )
         raise ArgumentError(
-            f"'data' in {path} must be uint8 ({len(labels)}, {size}), one row for "
-            "each "
-            "label, "
-            "not "
+            f"'data' in {path} must be uint8 ({len(labels)}, {size}), one row for each label, not "
             f"{found}"
         )
     return pixels.reshape(-1, 3, side, side), labels

@@ -81,9 +81,7 @@ def _read_sheets(paths: Sequence[Path]) -> Part:
     labels = checked(entries, paths[-1], CLASSES)
     if len(images) != len(labels):
         raise ArgumentError(
-            f"{', '.join(path.name for path in paths[:-1])} hold {len(images)} "
-            "images, "
-            "but "
+            f"{', '.join(path.name for path in paths[:-1])} hold {len(images)} images, but "
             f"{paths[-1]} {len(labels)} labels"
         )
     return images, labels

@@ -55,13 +55,7 @@ def _read(name: str, image_path: Path, label_path: Path) -> Images:
     images, labels = read_idx(image_path, 3), read_idx(label_path, 1)
     if images.shape[1:] != (28, 28):
         raise ArgumentError(
-            f"the images in {image_path} are {images.shape[1]} x "
-            f"{images.shape[2]}, "
-            "not "
-            "28 "
-            "x "
-            "28 "
-            "as "
+            f"the images in {image_path} are {images.shape[1]} x {images.shape[2]}, not 28 x 28 as "
             f"those of {name}"
         )
     if len(images) != len(labels):
@@ -106,10 +100,7 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
             else "something follows the values"
         )
         raise ArgumentError(
-            f"{path} should have {length} bytes for sizes "
-            f"{' x '.join(map(str, sizes))}, "
-            "but "
-            "has "
+            f"{path} should have {length} bytes for sizes {' x '.join(map(str, sizes))}, but has "
             f"{len(data)}: {cause}"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes).copy()

@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab.digests import digest
 from boundlab.errors import ArgumentError
+from boundlab.storage.digests import digest
 
 CHUNK = 1 << 24
 """Pixels that are counted at once."""
@@ -96,9 +96,7 @@ def central_crop(data: Images, size: int) -> Images:
     height, width = data.images.shape[2:]
     if not 1 <= size <= min(height, width):
         raise ArgumentError(
-            f"central_crop(data, size): size must be 1 to {min(height, width)} for "
-            "images "
-            "of "
+            f"central_crop(data, size): size must be 1 to {min(height, width)} for images of "
             f"{height} x {width}, not {size}"
         )
     top, left = (height - size) // 2, (width - size) // 2

@@ -2,7 +2,8 @@
 
 A pickle may name any function and have it called. Here the few names that stand for an array of
 numbers lead to the classes of this file, which build it from its bytes, and all other names are
-refused."""
+refused.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from boundlab.data.files import read_text
-from boundlab.digests import digest
 from boundlab.errors import ArgumentError
+from boundlab.storage.digests import digest
 
 SST = "sst"
 PADDING, UNKNOWN = 0, 1

@@ -29,7 +29,8 @@ def load(name: str, directory: str | Path, split: str) -> Images:
     "train" or "test".
 
     Tiny-ImageNet's test images have no public labels, so its "test" is the validation split; so is
-    that of Downscaled ImageNet."""
+    that of Downscaled ImageNet.
+    """
     if name not in SETS:
         raise ArgumentError(f"there is no set {name!r}; there are: {', '.join(SETS)}")
     if split not in SPLITS:

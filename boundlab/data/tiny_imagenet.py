@@ -70,9 +70,7 @@ def _decoded(tree: _Tree, wnids: list[str], split: str) -> Images:
     unknown = sorted({wnid for _, wnid in pairs} - number.keys())
     if unknown:
         raise ArgumentError(
-            f"tiny-imagenet: {tree.where} has images of {', '.join(unknown[:4])}, "
-            "which "
-            f"{WNIDS} "
+            f"tiny-imagenet: {tree.where} has images of {', '.join(unknown[:4])}, which {WNIDS} "
             "does not list"
         )
     if split == "train":
@@ -90,10 +88,7 @@ def _decoded(tree: _Tree, wnids: list[str], split: str) -> Images:
         picture = decode(tree.read(name), f"{tree.where / name}")
         if picture.shape != (SIDE, SIDE, 3):
             raise ArgumentError(
-                f"{tree.where / name} is {picture.shape[0]} x {picture.shape[1]}, "
-                "not "
-                f"{SIDE} "
-                "x "
+                f"{tree.where / name} is {picture.shape[0]} x {picture.shape[1]}, not {SIDE} x "
                 f"{SIDE}"
             )
         images[k] = torch.from_numpy(picture).permute(2, 0, 1)
@@ -108,8 +103,7 @@ def _train_pairs(tree: _Tree) -> list[tuple[str, str]]:
     pairs = [(match[0], match[1]) for match in matches if match]
     if not pairs:
         raise ArgumentError(
-            "tiny-imagenet: there are no images train/<wnid>/images/*.JPEG in "
-            f"{tree.where}. "
+            f"tiny-imagenet: there are no images train/<wnid>/images/*.JPEG in {tree.where}. "
             f"{REMEDY}"
         )
     return pairs
@@ -121,10 +115,7 @@ def _test_pairs(tree: _Tree) -> list[tuple[str, str]]:
     rows = [line.split("\t") for line in tree.lines(ANNOTATIONS)]
     if not rows or any(len(row) < 2 for row in rows):
         raise ArgumentError(
-            f"every line of {tree.where / ANNOTATIONS} must begin with the name of "
-            "an "
-            "image "
-            "and "
+            f"every line of {tree.where / ANNOTATIONS} must begin with the name of an image and "
             "its class, with tabs between"
         )
     return [(f"val/images/{row[0].strip()}", row[1].strip()) for row in rows]
@@ -144,8 +135,7 @@ def _listed(lines: Iterable[str], where: object) -> list[str]:
     wnids = [line.strip() for line in lines]
     if len(wnids) != CLASSES or len(set(wnids)) != CLASSES:
         raise ArgumentError(
-            f"{where} must list {CLASSES} different classes; it has {len(wnids)} "
-            "lines, "
+            f"{where} must list {CLASSES} different classes; it has {len(wnids)} lines, "
             f"{len(set(wnids))} of them different"
         )
     return wnids

@@ -3,7 +3,8 @@
 Each stack of rows climbs on its own: every row has its own free numbers in [0, 1] for every
 relaxation that it passes (:class:`boundlab.rules.registry.Family`), so all of them rise together
 and none at the cost of another. A step goes along the sign of the gradient, which needs no scale;
-steps shrink, numbers stay in [0, 1], and the best of each row is kept."""
+steps shrink, numbers stay in [0, 1], and the best of each row is kept.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,16 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from boundlab.batch import Layout, remember, remembered
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.forms import Window
-from boundlab.interval import Interval
+from boundlab.graph.layout import Layout
+from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, pull_back
 from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.refine import Elements, Undecided, total_size
-from boundlab.relaxation import Lines, Planes, Relaxation
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Lines, Planes, Relaxation
 from boundlab.rules.registry import Call, Family
 
 KEPT = 4
@@ -45,7 +47,8 @@ class Alpha:
     sides: "both", "lower" or "upper", the sides worth the work; the other keeps its crown bound.
     share: one set of slopes for all rows of a node instead of one a row (less memory, looser).
     stop_when: a lower bound that is high enough, for example 0.0 for margins; rows that reach it
-    are left alone. progress: show a bar."""
+    are left alone. progress: show a bar.
+    """
 
     iterations: int = 20
     inner: int | None = None
@@ -79,11 +82,7 @@ class Alpha:
             isinstance(self.stop_when, bool) or not isinstance(self.stop_when, (int, float))
         ):
             raise ArgumentError(
-                "Alpha(stop_when=...) is a lower bound that is high enough, a "
-                "number "
-                "or "
-                "None, "
-                "not "
+                "Alpha(stop_when=...) is a lower bound that is high enough, a number or None, not "
                 f"{self.stop_when!r}"
             )
 
@@ -337,7 +336,8 @@ def climb_rows(
     """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them.
 
     start: numbers to begin with, from an earlier call with as many rows. Numbers that all rows of a
-    chunk share are not returned if there are several chunks."""
+    chunk share are not returned if there are several chunks.
+    """
     step = _rows_at_once(analysis, target)
     found, numbers = [], []
     with Progress(transient=True, disable=not options.progress) as progress:

@@ -1,7 +1,8 @@
 """The working memory of one question: what is known of every node so far.
 
 An :class:`Analysis` lives for one call. It is filled in topological order; nothing of it is kept on
-the graph."""
+the graph.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.graph import Graph, Node, Ref
-from boundlab.interval import Hull, Interval, lower_of
+from boundlab.graph.graph import Graph, Node, Ref
+from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
-from boundlab.relaxation import Relaxation
+from boundlab.relaxations.interval import Hull, Interval, lower_of
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
-from boundlab.rules.trained_linear import gathered, is_trained
 
 Refine = Callable[["Analysis", Node, Interval], Interval]
 """Makes the interval of a node smaller, given what is known of the nodes before it."""

@@ -3,7 +3,8 @@
 Rows are one-sided: each is the coefficient vector of one quantity that is bounded from below. Rows
 of a node with a batch have the node's own layout, (rows, *shape); those of a node without one (a
 weight) keep a copy for each sample, (rows, samples, *shape), because different samples pull it in
-different directions."""
+different directions.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout, product
-from boundlab.forms import Window, pick
-from boundlab.interval import Interval
+from boundlab.coefficients.outer import Outer
+from boundlab.coefficients.window import Window, pick
+from boundlab.graph.layout import Layout
+from boundlab.kernels.reductions import product
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.memory import keep
-from boundlab.outer import Outer
-from boundlab.relaxation import Relaxation
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Relaxation
 
 WINDOW_SHARE = 0.5
 """The share of a node up to which a window is cheaper than dense rows."""

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout, all_finite, common, repeats
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError, DomainError
-from boundlab.forms import Window
-from boundlab.graph import Node
-from boundlab.interval import Interval
+from boundlab.graph.graph import Node
+from boundlab.graph.layout import Layout
+from boundlab.kernels.fused import absolute_dots
+from boundlab.kernels.reductions import all_finite, common, repeats
 from boundlab.methods import backward, refine
 from boundlab.methods.alpha import Alpha, Numbers, climb_node, climb_rows
 from boundlab.methods.analysis import Analysis
@@ -23,10 +24,10 @@ from boundlab.methods.forward import Forms
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
 from boundlab.methods.versions import Versions
-from boundlab.passes import absolute_dots
 from boundlab.regions import Region
 from boundlab.regions.base import inner
-from boundlab.relaxation import AffineMap, dense
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import AffineMap, dense
 
 METHODS = ("ibp", "forward", "crown", "crown-ibp", "forward+backward", "alpha-crown")
 AFFORDABLE = 1 << 26
@@ -261,8 +262,7 @@ def spec_rows(answer: Answer, target: str, spec: Tensor) -> Tensor:
     if spec.dim() != 3 or spec.shape[0] != samples or spec.shape[2] != size:
         raise ArgumentError(
             f"spec must have the shape (specs, {size}) or ({samples}, specs, {size}), as the "
-            f"output has {size} elements a sample; "
-            f"got {tuple(spec.shape)}"
+            f"output has {size} elements a sample; got {tuple(spec.shape)}"
         )
     rows = spec.to(like).transpose(0, 1)  # (specs, samples, out)
     return (
@@ -362,7 +362,8 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
 
     The affine operators at the end are merged: both f_k and f_y are pulled back through them, and
     |a_k - a_y| serves both sides. Costs as much as one row for each class, but only from where the
-    operators at the end begin."""
+    operators at the end begin.
+    """
     analysis = answer.analysis
     classes, samples = analysis.interval(target).shape[1], analysis.samples
     every = torch.arange(classes, device=labels.device)[:, None].expand(-1, samples)

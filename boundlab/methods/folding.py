@@ -4,7 +4,8 @@
 
 with constant W, b, s and t: fewer passes over values and coefficients in every method, and the same
 function. The graph that users see keeps its nodes; only plans, which know what is perturbed, work
-on the folded one."""
+on the folded one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.graph import Graph, Node, Ref
+from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.rules.registry import CUTS, aten
 
 DIMS = {

@@ -2,7 +2,8 @@
 
 A linear function of the sources is a tensor (columns + 1, *shape of the node): one column per
 element of one sample of each batched source and per element of each other one, and the constant
-term last."""
+term last.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
-from boundlab.graph import Node
-from boundlab.interval import Interval
+from boundlab.graph.graph import Node
+from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
-from boundlab.relaxation import AffineMap, Form, Unit, dense
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import AffineMap, Form, Unit, dense
 
 
 @dataclass(eq=False)

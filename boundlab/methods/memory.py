@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError, MemoryLimit
-from boundlab.forms import Window
 from boundlab.methods.analysis import Analysis
 
 SPEED = 1 << 21
@@ -147,7 +147,8 @@ def rows_from_now_on(
 
     peak: the most coefficients of one node that all these rows took together, many having dropped
     out before. widest: the most that one of them took; None if none came all the way, so that
-    others may take as much as a dense one."""
+    others may take as much as a dense one.
+    """
     if widest is None:
         widest = max(analysis.interval(name).shape.numel() for name in analysis.plan.behind(target))
     return min(SPEED * rows // max(1, peak), _fitting(analysis) // max(1, widest))

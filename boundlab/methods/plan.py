@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from boundlab.graph import Graph
-from boundlab.interval import Interval
+from boundlab.graph.graph import Graph
 from boundlab.methods.folding import fold
+from boundlab.relaxations.interval import Interval
 from boundlab.rules.affine import MONOTONE
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule

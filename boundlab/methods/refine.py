@@ -2,7 +2,8 @@
 
 Elements that a cheaper bound decides are left out; of both sides of an element the one that may
 decide it comes first; and rows drop out on their way back as soon as the intervals of an earlier
-node decide them."""
+node decide them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
-from boundlab.forms import Window, pick
-from boundlab.interval import Interval
+from boundlab.coefficients.window import Window, pick
+from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
+from boundlab.relaxations.interval import Interval
 
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
@@ -108,7 +109,8 @@ def bound_node(
 
     undecided: asks which elements to bound, before any work and again as bounds become known; None
     asks for every element. Of both sides the one nearer to 0 comes first, as it may settle the
-    matter."""
+    matter.
+    """
     known, at_once = analysis.interval(target), rows_at_once(analysis, target)
     every = torch.ones_like(known.lower, dtype=torch.bool)
     if sides != "both":

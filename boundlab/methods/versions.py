@@ -6,7 +6,8 @@ that depends on one position alone takes, over the region, just the values that 
 versions, however the positions may be combined: their least and largest are its bounds. Which nodes
 are of that kind is decided by structure: for every element it is noted which position it depends
 on. Operators that only move elements move these notes; others must read equal ones, or be parallel
-along the dimension that counts the positions."""
+along the dimension that counts the positions.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout
-from boundlab.graph import Node
-from boundlab.interval import Interval
+from boundlab.graph.graph import Node
+from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.plan import moves_only
-from boundlab.relaxation import mapped
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import mapped
 from boundlab.rules.affine import MOVERS
 from boundlab.rules.registry import Call
 from boundlab.rules.structure import Meets, Site, Structure, Unknown, find_structure, pointwise

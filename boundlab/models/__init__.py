@@ -1,7 +1,8 @@
 """The networks of the paper, and small ones for MNIST, for any image size and number of classes.
 
 Every model takes pixels in [0, 1] and normalises inside, so that a radius is one of pixels and a
-region can respect their range."""
+region can respect their range.
+"""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.outer import Outer, norm
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.forms import Window
-from boundlab.interval import Interval, Reach
-from boundlab.outer import Outer, norm
 from boundlab.regions.base import Region, drawn, inner, over_box, take_samples
 from boundlab.regions.boxes import Box, _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.relaxations.interval import Interval, Reach
 
 
 def _sums(c: Tensor, value: Tensor) -> Tensor:
@@ -42,7 +42,8 @@ class _Ball(Region):
 
     With one eps for all elements this is the usual ball of radius eps. A different eps per element
     stretches it; an element with eps 0 does not move. For a ball cut by a valid range the linear
-    minimum is that over their intersection."""
+    minimum is that over their intersection.
+    """
 
     x: Tensor | None
     eps: Number
@@ -192,7 +193,8 @@ class _Ball(Region):
         ||d / eps||_p^p in the box for a multiplier t, so that d = clamp(s v, box) with v the
         minimiser over the ball and a number s; g belongs to those d that the box leaves free, and
         goes on behind its ends: g_i = c_i (|d_i| / |s v_i|)^(p - 1). s grows from 1 while the
-        elements that are clamped leave room in the ball for the others."""
+        elements that are clamped leave room in the ball for the others.
+        """
         with torch.no_grad():
             share = self._shares(c.detach(), eps, limits)
         ball = c * share
@@ -240,7 +242,8 @@ class _Ball(Region):
         """A point of the ball (of every radius up to the boundary), moved into the valid range.
 
         Cutting to a range that holds the centre moves every element towards it, so the point stays
-        in the ball."""
+        in the ball.
+        """
         x = _given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
         flat = drawn(torch.randn, (batch, x.numel() // max(batch, 1)), generator, x)

@@ -9,11 +9,11 @@ from dataclasses import fields, is_dataclass, replace
 import torch
 from torch import Tensor
 
-from boundlab.batch import dots
-from boundlab.forms import Window
-from boundlab.interval import Interval, Reach
-from boundlab.outer import Outer
-from boundlab.passes import least
+from boundlab.coefficients.outer import Outer
+from boundlab.coefficients.window import Window
+from boundlab.kernels.fused import least
+from boundlab.kernels.reductions import dots
+from boundlab.relaxations.interval import Interval, Reach
 
 
 class Region(ABC):
@@ -23,7 +23,8 @@ class Region(ABC):
     Over a batched input a region is one set per sample: the tensors it holds have the samples in
     dimension 0. Coefficients arrive as ``(rows, samples, *shape of one sample)``, so that they
     broadcast against those tensors; for an input or parameter without a batch, ``samples`` is that
-    of the output and the tensors have the shape of the value."""
+    of the output and the tensors have the shape of the value.
+    """
 
     @property
     @abstractmethod

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.outer import Outer
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.forms import Window
-from boundlab.interval import Interval, middle
-from boundlab.outer import Outer
 from boundlab.regions.base import Region, drawn, over_box, take_samples
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.relaxations.interval import Interval, middle
 
 
 class _BoxLike(Region):
@@ -52,8 +52,7 @@ class Box(_BoxLike):
         centre_tensor(self.upper, "Box(lower, upper): upper")
         if self.lower.shape != self.upper.shape:
             raise ArgumentError(
-                f"Box(lower, upper): the shapes differ: {tuple(self.lower.shape)} "
-                "and "
+                f"Box(lower, upper): the shapes differ: {tuple(self.lower.shape)} and "
                 f"{tuple(self.upper.shape)}"
             )
         if (self.lower > self.upper).any():
@@ -75,7 +74,8 @@ class Linf(_BoxLike):
     one is given.
 
     eps: a number, one per sample, or one per element (zero where an element must not move). x may
-    be left out for a region on a parameter: it then sits on the parameter's value."""
+    be left out for a region on a parameter: it then sits on the parameter's value.
+    """
 
     x: Tensor | None = None
     eps: Number = 0.0
@@ -104,11 +104,7 @@ class Linf(_BoxLike):
 def _given(x: Tensor | None) -> Tensor:
     if x is None:
         raise ArgumentError(
-            "this region has no centre: give it one, or use it in perturb={...} "
-            "where "
-            "it "
-            "sits "
-            "on "
+            "this region has no centre: give it one, or use it in perturb={...} where it sits on "
             "the parameter's value"
         )
     return x
@@ -127,9 +123,6 @@ def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> I
 def check_not_empty(box: Interval) -> None:
     if (box.lower > box.upper).any():
         raise ArgumentError(
-            "the region is empty: its centre lies farther than eps outside the "
-            "valid "
-            "range "
-            "[lower, "
+            "the region is empty: its centre lies farther than eps outside the valid range [lower, "
             "upper]"
         )

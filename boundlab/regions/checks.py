@@ -72,10 +72,9 @@ def _shapes(what: str, given: Tensor, x: Tensor) -> str:
         )
     a_sample, a_feature = (x.shape[0],), (1,) * (x.dim() - 1) + (x.shape[-1],)
     return (
-        f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a "
-        f"tensor with {x.dim()} dimensions that broadcasts to "
-        f"{tuple(x.shape)}, such as {a_feature} for one per entry of the last dimension; got "
-        f"shape {tuple(given.shape)}"
+        f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a tensor "
+        f"with {x.dim()} dimensions that broadcasts to {tuple(x.shape)}, such as {a_feature} for "
+        f"one per entry of the last dimension; got shape {tuple(given.shape)}"
     )
 
 

@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.outer import Outer
+from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.forms import Window
-from boundlab.interval import Interval
-from boundlab.outer import Outer
 from boundlab.regions.base import Region, drawn, inner
 from boundlab.regions.checks import centre_tensor
+from boundlab.relaxations.interval import Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,8 @@ class Words(Region):
     dim); allowed: which of them exist, bool (samples, positions, choices), all by default. A
     position without substitutes (padding) stays as it is. budget: a number, one for each sample, or
     None for no limit. eps in [0, 1] moves substitutes towards the word itself, ``x + eps
-    (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes."""
+    (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes.
+    """
 
     x: Tensor
     substitutes: Tensor
@@ -44,15 +45,11 @@ class Words(Region):
         ):
             raise ArgumentError(
                 "Words takes vectors (samples, positions, dim) and substitutes (samples, "
-                f"positions, choices, dim), not {shape} and "
-                f"{tuple(self.substitutes.shape)}"
+                f"positions, choices, dim), not {shape} and {tuple(self.substitutes.shape)}"
             )
         if self.substitutes.dtype != self.x.dtype:
             raise ArgumentError(
-                f"words are {self.x.dtype}, their substitutes "
-                f"{self.substitutes.dtype}: "
-                "they "
-                "must "
+                f"words are {self.x.dtype}, their substitutes {self.substitutes.dtype}: they must "
                 "be of one type"
             )
         if self.allowed is not None and (
@@ -70,9 +67,7 @@ class Words(Region):
             or budget.numel() not in (1, shape[0])
         ):
             raise ArgumentError(
-                "budget counts replaced words: a whole number >= 0, one for each "
-                "of "
-                f"{shape[0]} "
+                f"budget counts replaced words: a whole number >= 0, one for each of {shape[0]} "
                 f"samples, or None, not {self.budget}"
             )
         if not 0 <= self.eps <= 1:

@@ -2,7 +2,8 @@
 
 They need no rule: the transpose is autograd's, the constant term is the operator at zero. All that
 interval and forward mode ask in addition is the operator with absolute coefficients: the operator
-itself where they are non-negative (``monotone``), or given by a function."""
+itself where they are non-negative (``monotone``), or given by a function.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
-from boundlab.interval import Ball, Interval
-from boundlab.relaxation import AffineMap, Relaxation, constant_lines
+from boundlab.relaxations.interval import Ball, Interval
+from boundlab.relaxations.relaxation import AffineMap, Relaxation, constant_lines
 from boundlab.rules.registry import Call, aten, register
 from boundlab.rules.transposes import LINEAR, constant_of, transpose_of
 from boundlab.rules.windows import windows_of
@@ -43,7 +44,8 @@ class Affine:
     ``absolute``: the operator with absolute coefficients and no constant term, called with the
     operator's arguments where every constant tensor is replaced by None. None: all coefficients of
     an argument have one sign, which is negative for the arguments at the places that ``negative``
-    gives and else positive."""
+    gives and else positive.
+    """
 
     absolute: Callable[..., Any] | None = None
     negative: Callable[..., tuple[int, ...]] = lambda *_, **__: ()
@@ -70,10 +72,7 @@ class Affine:
             x.dtype.is_floating_point for x in call.inputs
         ):
             raise UnsupportedOperator(
-                f"{call.node}: its indices depend on what is perturbed; only "
-                "constant "
-                "indices "
-                "have "
+                f"{call.node}: its indices depend on what is perturbed; only constant indices have "
                 "a rule"
             )
 
@@ -158,7 +157,8 @@ def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:
     absolute: the operator with all coefficients replaced by their absolute values and without
     constant term, with the operator's own signature; constant tensors arrive as None. None states
     that all coefficients are non-negative; ``from_jacobian`` works for any operator, at the cost of
-    its Jacobian."""
+    its Jacobian.
+    """
     register(*ops, rule=Affine(absolute))
 
 

@@ -2,7 +2,8 @@
 
 The transpose of a layer with respect to its weight sums over the batch. Bounds of single samples
 need the terms of that sum: rows (rows, samples, ...) of the result -> coefficients (rows, samples,
-*shape of the weight). Nodes here have their samples in dimension 0."""
+*shape of the weight). Nodes here have their samples in dimension 0.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.outer import Outer
+from boundlab.coefficients.outer import Outer
 from boundlab.rules.registry import aten
 from boundlab.rules.transposes import each
 

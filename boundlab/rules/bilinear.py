@@ -11,7 +11,8 @@ Both touch x y on two edges of the box. The upper planes are minus the lower pla
 <= ly x + ux y - ux ly and x y <= uy x + lx y - lx uy. Which pair is taken: if x keeps its sign (a
 gate, a probability), the end of x nearer to 0 as the slope in y, below and above alike; else the
 same for y; else, below and above for themselves, the plane whose extreme value over the box is
-better, which for the lower ones is (A) exactly if lx ly <= ux uy."""
+better, which for the lower ones is (A) exactly if lx ly <= ux uy.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +24,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite, seems_finite, spares
-from boundlab.interval import Hull, Interval
-from boundlab.relaxation import AffineMap, Lines, Planes, Relaxation, Rows, constant_lines
+from boundlab.kernels.reductions import all_finite, seems_finite, spares
+from boundlab.kernels.trained_linear import interval_linear, is_trained
+from boundlab.relaxations.interval import Hull, Interval
+from boundlab.relaxations.products import CentreForm, SignedForm, WithBias
+from boundlab.relaxations.relaxation import (
+    AffineMap,
+    Lines,
+    Planes,
+    Relaxation,
+    Rows,
+    constant_lines,
+)
 from boundlab.rules.affine import around
 from boundlab.rules.apart import bias_apart, weight_apart
-from boundlab.rules.products import CentreForm, SignedForm, WithBias
 from boundlab.rules.registry import Call, Family, aten, register
-from boundlab.rules.trained_linear import interval_linear, is_trained
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -59,7 +67,8 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     """The lower and the upper plane, elementwise with broadcasting.
 
     numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one
-    or the other."""
+    or the other.
+    """
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
     shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
@@ -106,7 +115,8 @@ class Bilinear:
 
     ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a
     sum of products over indices; None: it is not (a convolution). ``is_plain``: whether the
-    operator is called as op(x, y), so that it can be called with other numbers in their place."""
+    operator is called as op(x, y), so that it can be called with other numbers in their place.
+    """
 
     letters: Callable[..., Letters] | None
     has_bias: bool = False

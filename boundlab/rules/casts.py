@@ -4,7 +4,8 @@ which cuts off.
 Rounding to nearest is monotone, so its values at the ends bound it. With the relative spacing eps
 of the type, its smallest number s and m = max(|l|, |u|) it moves x by at most r = eps m / 2 + s /
 2: the lines x - r and x + r, while nothing overflows. Cutting off is monotone as well, inside the
-range of the type; beyond it the result is not defined, and refused."""
+range of the type; beyond it the result is not defined, and refused.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval
-from boundlab.relaxation import Lines, Relaxation, constant_lines
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 
@@ -95,9 +96,7 @@ def _cut_off_interval(call: Call) -> Interval:
     inside = (lower >= span.min) & (upper <= span.max) & (upper < 2.0**63)
     call.require(
         inside,
-        f"the interval of what becomes {dtype} must lie in [{span.min}, "
-        f"{span.max}]: "
-        "beyond, "
+        f"the interval of what becomes {dtype} must lie in [{span.min}, {span.max}]: beyond, "
         "values wrap around",
     )
     return _ends(call)
@@ -119,9 +118,7 @@ def refuse_wrapping(rule: Rule, call: Call, found: Interval) -> None:
     inside = (real.lower >= span.min) & (real.upper <= span.max) & (real.upper < 2.0**63)
     call.require(
         inside,
-        f"the interval of its result must lie in [{span.min}, {span.max}], the "
-        "range "
-        "of "
+        f"the interval of its result must lie in [{span.min}, {span.max}], the range of "
         f"{found.dtype}: values wrap around",
     )
 

@@ -423,9 +423,7 @@ def linalg_norm(
     )
     if matrix:
         raise CaptureError(
-            f"linalg.norm with ord={ord} of matrices has no rule; vector norms "
-            "(dim=one "
-            "dimension) "
+            f"linalg.norm with ord={ord} of matrices has no rule; vector norms (dim=one dimension) "
             "do"
         )
     return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)

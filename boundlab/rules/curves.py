@@ -7,7 +7,8 @@ concave ones of f.
 The slope is that of the supporting line of the convex envelope of f at the midpoint m of [l, u],
 which is the line of least area under f. The intercept for a slope a is min (f(x) - a x) over [l,
 u], attained at l, at u, at a break, at a jump, or inside a convex piece where f' = a: finitely many
-points, so the line is checked, not hoped for."""
+points, so the line is checked, not hoped for.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from boundlab.batch import spares
-from boundlab.interval import Interval
+from boundlab.kernels.reductions import spares
+from boundlab.relaxations.interval import Interval
 
 Function = Callable[[Tensor], Tensor]
 Line = tuple[Tensor, Tensor]
@@ -39,7 +40,8 @@ class Curve:
     autograd's. stationary: from slope, l, u all points of [l, u] where f' may equal the slope, if
     there is a closed form (then ``breaks`` may be incomplete). touching: for an S-shaped function
     that is point-symmetric about its break, the last touching point from u
-    (:mod:`boundlab.rules.touching`)."""
+    (:mod:`boundlab.rules.touching`).
+    """
 
     kinds: tuple[str, ...]
     breaks: tuple[float, ...] = ()
@@ -209,7 +211,8 @@ def _s_shaped(
 
     The tangent at d (in the convex part) is a lower line iff it passes below (u, f(u)); since its
     value at u grows with d, that holds up to some d*. The supporting line of the envelope at m
-    touches at min(m, d*); if even d = l fails, the envelope is the chord."""
+    touches at min(m, d*); if even d = l fails, the envelope is the chord.
+    """
     l, u, m = x.lower, x.upper, x.centre
     straight = chord(f, df, x)
     last = _last_touching(f, df, x, at, touching)
@@ -267,7 +270,8 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
 
     Where f is convex or S-shaped, the number is the touching point between its first and its last
     possible place; elsewhere it goes from the constant line through the least value to the usual
-    line."""
+    line.
+    """
     df = derivative_of(f, curve)
     l, u = x.lower, x.upper
     if curve.stationary is None and curve.kinds in (
@@ -383,7 +387,8 @@ def _supporting_slope(f: Function, df: Function, curve: Curve, x: Interval) -> T
     chord is lowest at m.
 
     The pair is looked for on a grid (with breaks and jumps), then ever closer around the best one.
-    Any slope is sound."""
+    Any slope is sound.
+    """
     smooth = set(curve.kinds) != {"linear"} or curve.stationary is not None
     with torch.no_grad():
         l, u, m = x.lower, x.upper, x.centre

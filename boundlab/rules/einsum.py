@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from boundlab.errors import UnsupportedOperator
-from boundlab.graph import Ref
-from boundlab.interval import Interval
-from boundlab.relaxation import AffineMap, Relaxation
+from boundlab.graph.graph import Ref
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import AffineMap, Relaxation
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.registry import Call, aten, register
 
@@ -41,11 +41,7 @@ class Einsum:
             )
         ):
             raise UnsupportedOperator(
-                f"{call.node}: einsum with two perturbed operands needs "
-                "exactly "
-                "two, "
-                "without "
-                "'...' "
+                f"{call.node}: einsum with two perturbed operands needs exactly two, without '...' "
                 "or repeated indices"
             )
         terms = equation.replace(" ", "")

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval
-from boundlab.relaxation import Lines, Relaxation
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
 from boundlab.rules.registry import Call, Family, aten, register
@@ -40,8 +40,7 @@ class Elementwise:
                 )
             call.require(
                 inside,
-                "the interval of its argument must lie in "
-                f"{'[' if closed else '('}{low:g}, "
+                f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, "
                 f"{high:g}{']' if closed else ')'}",
             )
         return curve

@@ -3,7 +3,8 @@
 It is convex and grows like its argument, so its tangent at the centre m passes through the origin:
 by Cauchy and Schwarz hypot(x, y) >= (m_x x + m_y y) / |m|. From above, the difference to a plane is
 convex too, and so largest at a corner: with the mean slopes of the sides, the plane through the
-highest corner. Its range follows from those of |x| and |y|."""
+highest corner. Its range follows from those of |x| and |y|.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import itertools
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval, Value, lower_of, upper_of
-from boundlab.relaxation import Lines, Relaxation
+from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
+from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, aten, register
 

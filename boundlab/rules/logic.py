@@ -1,7 +1,8 @@
 """Comparisons, logical operators, and choices between values.
 
 The interval of a truth value is a pair of truth values: ``lower`` says that it is certainly true,
-``upper`` that it may be true. It has no slope; converted to a number it lies in [0, 1]."""
+``upper`` that it may be true. It has no slope; converted to a number it lies in [0, 1].
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval, lower_of, upper_of
-from boundlab.relaxation import Lines, Relaxation, constant_lines
+from boundlab.relaxations.interval import Interval, lower_of, upper_of
+from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
 from boundlab.rules.affine import Affine, truth
 from boundlab.rules.registry import Call, Relaxed, aten, register, within
 

@@ -4,7 +4,8 @@ y = max_j x_j. Below: y >= x_j for every j; take the j with the largest lower bo
 constant c no larger than y: y <= c + sum_j relu(x_j - c); take c = max_j l_j, so that only entries
 that can exceed it count, and bound each relu by its chord. If one entry dominates, this is exactly
 that entry. The other candidate is the constant max_j u_j; take what is lower at the centre of the
-box. For two entries y = x_1 + relu(x_2 - x_1), whose chord is the best plane there is."""
+box. For two entries y = x_1 + relu(x_2 - x_1), whose chord is the best plane there is.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ import string
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite
-from boundlab.interval import Interval
-from boundlab.relaxation import Planes, Relaxation, constant_lines
+from boundlab.kernels.reductions import all_finite
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Planes, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
 

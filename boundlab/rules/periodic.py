@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval
-from boundlab.relaxation import Lines, Relaxation
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import S_REVERSED

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval, lower_of, upper_of
-from boundlab.relaxation import Lines, Relaxation
+from boundlab.relaxations.interval import Interval, lower_of, upper_of
+from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.bilinear import mccormick
 from boundlab.rules.curves import Curve, Line

@@ -3,7 +3,8 @@
 For l < 0 < u: the chord through (l, f(l)) and (u, f(u)) above, and below any line through the
 origin with a slope between the two of the function (0 and 1 for ReLU). ``adaptive`` takes the slope
 of the side that is longer, which leaves the least area; ``zero`` and ``one`` always the same one;
-``same`` that of the upper line."""
+``same`` that of the upper line.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import Layout, spares
+from boundlab.coefficients.window import Constant, Window
 from boundlab.errors import UnsupportedOperator
-from boundlab.forms import Constant, Window
-from boundlab.interval import Ball, Interval, laid_out
-from boundlab.passes import rectified, rectified_ball, sloped
-from boundlab.relaxation import Form, Lines, Relaxation, Rows, Terms
+from boundlab.graph.layout import Layout
+from boundlab.kernels.fused import rectified, rectified_ball, sloped
+from boundlab.kernels.reductions import spares
+from boundlab.relaxations.interval import Ball, Interval, laid_out
+from boundlab.relaxations.relaxation import Form, Lines, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Family, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
@@ -103,12 +105,7 @@ class Rectifier:
     def nonlinear(self, call: Call) -> bool:
         if len(call.positions) > 1 or call.positions[0] > 0:
             raise UnsupportedOperator(
-                f"{call.node}: the weight of prelu cannot be perturbed; "
-                "write "
-                "relu(x) "
-                "- "
-                "weight "
-                "* "
+                f"{call.node}: the weight of prelu cannot be perturbed; write relu(x) - weight * "
                 "relu(-x)"
             )
         return True

@@ -2,7 +2,8 @@
 
 An operator is either *affine* in its perturbed arguments (nothing to declare but its sign),
 *elementwise* (declare the function and where it is convex), relaxed by a function of its own, or
-*composed* of other operators. The built-in rules use the same calls that a user does."""
+*composed* of other operators. The built-in rules use the same calls that a user does.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
-from boundlab.graph import Node, Ref, op_name
-from boundlab.interval import Interval
-from boundlab.passes import moments
-from boundlab.relaxation import Relaxation
+from boundlab.graph.graph import Node, Ref, op_name
+from boundlab.kernels.fused import moments
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Relaxation
 
 aten = torch.ops.aten
 
@@ -32,7 +33,8 @@ class Call:
     ``leaves``: the flattened arguments; a perturbed one is an Interval. ``refs``: the same with
     references to nodes. ``positions``: the places of the perturbed ones, ``names``: the nodes that
     these come from. ``slopes``: the user's choice for the lower line of an unstable ReLU.
-    ``result``: what is already known of the result, for relaxations that can use it."""
+    ``result``: what is already known of the result, for relaxations that can use it.
+    """
 
     node: Node
     leaves: tuple[Any, ...]
@@ -112,9 +114,7 @@ class Call:
                 else ""
             )
             raise DomainError(
-                f"{self.node}: {what}{example}. Tighter bounds (another method, a "
-                "smaller "
-                "region) "
+                f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) "
                 "may avoid it."
             )
 
@@ -125,7 +125,8 @@ class Family:
 
     start: (numbers, *shape of the result), the member that the rule would choose by itself. member:
     from numbers (numbers, *shape), or (numbers, rows, *shape) where each row may have its own, to
-    the relaxation."""
+    the relaxation.
+    """
 
     start: Tensor
     member: Callable[[Tensor], Relaxation]
@@ -139,7 +140,8 @@ class Rule(Protocol):
     ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
     bounds could change the relaxation (by default all that are not points); ``family(call)``:
     relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its relaxation
-    gets better with what is known of the result."""
+    gets better with what is known of the result.
+    """
 
     @property
     def kind(self) -> str:
@@ -240,9 +242,8 @@ def find_rule(node: Node) -> Rule:
     rule = RULES.get(op) or RULES.get(getattr(op, "overloadpacket", None))
     if rule is None:
         raise UnsupportedOperator(
-            f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied "
-            "to a perturbed value. "
-            f"Register one: bl.elementwise({op}, ...), bl.affine({op}) or "
+            f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a "
+            f"perturbed value. Register one: bl.elementwise({op}, ...), bl.affine({op}) or "
             f"@bl.composition({op}); see docs/operators.md."
         )
     return rule

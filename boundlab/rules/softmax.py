@@ -23,7 +23,8 @@ K, -log H]:
 Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows
 however wide the intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be
 -inf or not has no slope either, and counts with weight 0 where the sum is bounded from below, with
-that of its upper end where it is bounded from above."""
+that of its upper end where it is bounded from above.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ import string
 import torch
 from torch import Tensor
 
-from boundlab.batch import all_finite, seems_finite, spares
-from boundlab.interval import Interval
-from boundlab.relaxation import Planes, Relaxation
+from boundlab.kernels.reductions import all_finite, seems_finite, spares
+from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.relaxation import Planes, Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Family, Relaxed, aten, register
 
@@ -93,7 +94,8 @@ def _log_odds(x: Tensor, others: Tensor) -> Tensor:
 
     Relative to the largest of the others such a sum is at least 1, unless it is that one that is
     left out: then relative to the second. That comes off x_i before the log does, which would be
-    lost in the rounding of large scores."""
+    lost in the rounding of large scores.
+    """
     if x.shape[-1] == 1:
         return torch.full_like(x, torch.inf)
     top = others.detach().topk(2, -1)

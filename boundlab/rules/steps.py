@@ -2,7 +2,8 @@
 
 floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between
 x - 1 and x + 1; each is monotone, so its values at the ends bound it too. Of these lines the one
-that is better in the middle is taken."""
+that is better in the middle is taken.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.interval import Interval, lower_of, upper_of
-from boundlab.relaxation import Lines, Relaxation, constant_lines
+from boundlab.relaxations.interval import Interval, lower_of, upper_of
+from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Relaxed, aten, register
 
 

@@ -5,7 +5,8 @@ A fact holds for every size of the batch and every value of the arguments, so th
 found here is a proof that samples do not interact. It rests on one notion: an operator is
 *parallel* along a dimension if index i of the result there depends on index i of the arguments
 alone. Samples stay apart exactly where the operator is parallel along the dimension that carries
-them; along all others it *acts*."""
+them; along all others it *acts*.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from boundlab.batch import Layout
-from boundlab.graph import Node, Ref, op_name
-from boundlab.passes import moments
+from boundlab.graph.graph import Node, Ref, op_name
+from boundlab.graph.layout import Layout
+from boundlab.kernels.fused import moments
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import RULES, aten, clean, within

@@ -26,7 +26,8 @@ class Touching:
     interpolated and then lowered by more than the error that is found half way between them. Below
     the table d* is almost proportional to u (f is almost a cubic), and lowered by 1 %, where
     nothing is lost any more: a tangent misses (u, f(u)) by the third power of u. The symmetry makes
-    the same table serve for -f(-t), whose lower lines are the upper ones of f."""
+    the same table serve for -f(-t), whose lower lines are the upper ones of f.
+    """
 
     f: Function
     df: Function

@@ -2,7 +2,8 @@
 
 Each function takes the call and returns ``rows -> rows of the only perturbed argument``, or None
 where it has nothing to offer and autograd's transpose serves. They are a matter of speed only:
-tests compare each with autograd's."""
+tests compare each with autograd's.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.interval import LAST, Interval, laid_out
-from boundlab.relaxation import sum_to
+from boundlab.kernels.trained_linear import is_gathered, rows_linear
+from boundlab.relaxations.interval import LAST, Interval, laid_out
+from boundlab.relaxations.relaxation import sum_to
 from boundlab.rules.registry import Call, aten
-from boundlab.rules.trained_linear import is_gathered, rows_linear
 
 Transpose = Callable[[Tensor], Tensor]
 
@@ -137,7 +138,8 @@ class Convolution:
         """The transpose: (rows, channels, *sizes) -> (rows, channels of the argument, *sizes).
 
         whole: the rows cover the result, and what is returned the argument; else nothing is cut off
-        for the padding."""
+        for the padding.
+        """
         kernel = self.weight.shape[2:]
         settings = zip(rows.shape[2:], self.stride, self.dilation, kernel, strict=True)
         reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in settings]

@@ -1,5 +1,5 @@
-"""Transposes on rows that vanish outside a window (:mod:`boundlab.forms`), for the operators where
-that pays.
+"""Transposes on rows that vanish outside a window (:mod:`boundlab.coefficients.window`), for the
+operators where that pays.
 
 Each function takes the call and returns ``rows -> rows of every perturbed argument``, or None. Like
 the dense transposes they are a matter of speed only; tests compare them with these. All nodes
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.forms import Places, Run, Window, unravel
-from boundlab.interval import Interval
+from boundlab.coefficients.window import Places, Run, Window, unravel
+from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import Call, aten
 from boundlab.rules.transposes import Convolution, convolution_of, each
 

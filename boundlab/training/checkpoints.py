@@ -45,11 +45,7 @@ def read_checkpoint(
         missing = [key for key, kind in kinds.items() if not isinstance(dict(state).get(key), kind)]
         if missing:
             raise ValueError(
-                f"{', '.join(missing)} missing or of another type, so it is of "
-                "another "
-                "kind, "
-                "or "
-                "of "
+                f"{', '.join(missing)} missing or of another type, so it is of another kind, or of "
                 "an older version of boundlab"
             )
     return dict(state)

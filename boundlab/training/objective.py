@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from boundlab.losses.clean_pass import CleanPass
+from boundlab.losses.cross_entropy import upper_bound
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
-from boundlab.training.clean_pass import CleanPass
-from boundlab.training.losses import upper_bound
 from boundlab.training.recipe import Recipe
 from boundlab.training.regularisers import balance, preactivations, tightness
 
@@ -31,7 +31,8 @@ class Objective(nn.Module):
     """kappa * clean loss + (1 - kappa) * robust loss + warm-up terms + L1, over a batch.
 
     The captured graph is in train mode: its batch norms take the statistics of the clean batch of
-    the same step."""
+    the same step.
+    """
 
     def __init__(self, model: nn.Module, recipe: Recipe, example: Tensor) -> None:
         super().__init__()

@@ -26,7 +26,8 @@ class Processes:
         (nccl on GPUs, else gloo).
 
         device: where to compute, by default a GPU if there is one; of several processes on GPUs
-        each takes its own."""
+        each takes its own.
+        """
         count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
         device = (
             torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -38,7 +38,8 @@ class Recipe:
     warm-up terms. flip, crop: mirror images, and shift them by up to so many pixels. size: crop to
     so many pixels (0: as they are). channels_last: how images, and with them all values and
     coefficients, lie in memory; networks with wide convolutions are faster then. adaptive_target:
-    the robust loss below which an adaptive schedule goes on."""
+    the robust loss below which an adaptive schedule goes on.
+    """
 
     name: str = "unnamed"
     data: str = "mnist"
@@ -87,9 +88,7 @@ class Recipe:
         ):
             if value not in options:
                 raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must be one of "
-                    f"{', '.join(options)}, "
-                    "not "
+                    f"recipe {self.name!r}: {what} must be one of {', '.join(options)}, not "
                     f"{value!r}"
                 )
         for what in ("epochs", "batch", "lr"):
@@ -116,11 +115,7 @@ class Recipe:
                 )
         if not 0 < self.share <= 1:
             raise ArgumentError(
-                f"recipe {self.name!r}: share is a part of the training set, 0 < "
-                "share "
-                "<= "
-                "1, "
-                "not "
+                f"recipe {self.name!r}: share is a part of the training set, 0 < share <= 1, not "
                 f"{self.share}"
             )
         for what in ("beta", "kappa"):
@@ -128,11 +123,7 @@ class Recipe:
                 0 <= share <= 1 for share in getattr(self, what)
             ):
                 raise ArgumentError(
-                    f"recipe {self.name!r}: {what} holds a first and a last share "
-                    "between "
-                    "0 "
-                    "and "
-                    "1, "
+                    f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, "
                     f"not {getattr(self, what)}"
                 )
 

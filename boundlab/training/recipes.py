@@ -3,7 +3,8 @@ finishes, and flat losses.
 
 The paper's settings (appendix, "Details on Large-Scale Certified Defense"): Adam with 5e-4,
 gradients clipped at 8, eps ten percent above the tested one at the end, beta from 1 to 0 along with
-eps, no clean loss in the robust phase."""
+eps, no clean loss in the robust phase.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Warmup", 2021).
 With an interval entering a layer of fan-in n whose weights have standard deviation s, its radius is
 multiplied by about n s sqrt(2 / pi) / 2 behind a ReLU that halves it: s = sqrt(2 pi) / n keeps it
 as it is. During the warm-up two terms keep bounds from exploding and ReLUs from falling to one
-side."""
+side.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from boundlab.interval import Interval
 from boundlab.methods.engine import Answer
+from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import aten
 
 TOLERANCE = 0.5

@@ -2,7 +2,8 @@
 
 A schedule maps progress, in epochs (a whole number plus the share of the epoch that is done), to a
 share between 0 and 1 of the way from its first to its last value. They are pure functions of
-progress, except the adaptive one, whose state goes into checkpoints."""
+progress, except the adaptive one, whose state goes into checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Schedule:
     """Moves from 0 to 1 between the epochs ``start`` and ``start + length``.
 
     kind: "fixed" (1 from the start on), "linear", "smooth" (slow beginning, then linear, without a
-    kink between them), or "adaptive" (see :class:`Adaptive`)."""
+    kink between them), or "adaptive" (see :class:`Adaptive`).
+    """
 
     kind: str = "smooth"
     start: float = 0.0
@@ -35,9 +37,7 @@ class Schedule:
             raise ArgumentError(f"a schedule is one of {', '.join(KINDS)}, not {self.kind!r}")
         if not self.start >= 0 or not self.length >= 0:
             raise ArgumentError(
-                "a schedule begins at an epoch >= 0 and takes >= 0 epochs, not "
-                f"{self.start} "
-                "and "
+                f"a schedule begins at an epoch >= 0 and takes >= 0 epochs, not {self.start} and "
                 f"{self.length}"
             )
 
@@ -55,7 +55,8 @@ def _smooth(t: float) -> float:
     """c t^p up to the middle, then a straight line to (1, 1), with equal slope where they meet.
 
     With m the middle: the curve ends at c m^p with slope c p m^(p-1), and from there the line must
-    rise by 1 - c m^p over 1 - m. So c (m^p + p m^(p-1) (1 - m)) = 1."""
+    rise by 1 - c m^p over 1 - m. So c (m^p + p m^(p-1) (1 - m)) = 1.
+    """
     m, p = MIDDLE, STEEPNESS
     c = 1 / (m**p + p * m ** (p - 1) * (1 - m))
     return c * t**p if t < m else c * m**p + c * p * m ** (p - 1) * (t - m)
@@ -67,7 +68,8 @@ class Adaptive:
     else it waits.
 
     step: the share of the way of one step of training. The state is the share itself and the
-    running mean of the loss."""
+    running mean of the loss.
+    """
 
     step: float
     target: float

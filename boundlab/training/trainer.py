@@ -4,7 +4,8 @@ interrupted or not.
 The order of the images and their crops and flips are functions of the seed and the epoch alone, so
 a run that goes on from a checkpoint sees what the uninterrupted one would have seen. With several
 processes each takes its share of every batch (:mod:`boundlab.training.processes`); all that differs
-is the order of sums."""
+is the order of sums.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from torch.utils import _pytree as pytree
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
-from boundlab.files import write_atomically
+from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import (
     CHECKPOINT,
     NETWORK,
@@ -82,8 +83,7 @@ class Trainer:
         recipe = self.recipe
         if recipe.batch % self.processes.count:
             raise ArgumentError(
-                f"a batch of {recipe.batch} cannot be shared evenly by "
-                f"{self.processes.count} "
+                f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} "
                 "processes"
             )
         self.task: Task = task_for(recipe, self.data, self.processes)
@@ -95,9 +95,7 @@ class Trainer:
         self.epoch, self.step = 0, 0
         if not self.steps:
             raise ArgumentError(
-                f"the training set has {len(self._order())} samples, less than one "
-                "batch "
-                "of "
+                f"the training set has {len(self._order())} samples, less than one batch of "
                 f"{recipe.batch}"
             )
         self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
@@ -293,20 +291,13 @@ class Trainer:
         )
         if changed:
             raise ArgumentError(
-                f"{path} is of a recipe with other {changed}: give another "
-                "--output, "
-                "or "
-                "the "
-                "same "
+                f"{path} is of a recipe with other {changed}: give another --output, or the same "
                 "recipe"
             )
         changed = _differences({**state, **state["data"]}, {**self._identity(), **shapes})
         if changed:
             raise ArgumentError(
-                f"{path} is of other training data, {changed}: give the same "
-                "--files "
-                "and "
-                "--limit, "
+                f"{path} is of other training data, {changed}: give the same --files and --limit, "
                 "or another --output"
             )
         with usable(path):

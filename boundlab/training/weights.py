@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from boundlab.errors import ArgumentError
-from boundlab.flatness import mean_loss_bound, weight_balls
+from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import Net, capture
 from boundlab.regions import Region
 from boundlab.training.objective import Weights
@@ -55,7 +55,8 @@ def attack_weights(
 
     A linear function is largest at a known point of a ball; each step goes from where it is towards
     that point for the gradient there (the method of Frank and Wolfe), so that it never leaves the
-    balls."""
+    balls.
+    """
     generator = torch.Generator().manual_seed(seed)
     centres, radii = _centres(model, balls), _radii(balls)
     best, found = -torch.inf, centres
@@ -98,10 +99,7 @@ def _radii(balls: Mapping[str, Region]) -> dict[str, Tensor]:
     for name, ball in balls.items():
         if getattr(ball, "order", None) != 2 or torch.as_tensor(ball.eps).numel() != 1:  # type: ignore[attr-defined]
             raise ArgumentError(
-                "weights are attacked and drawn in Euclidean balls; that of "
-                f"{name} "
-                "is "
-                "another "
+                f"weights are attacked and drawn in Euclidean balls; that of {name} is another "
                 "region"
             )
     return {name: torch.as_tensor(ball.eps).detach().reshape(()) for name, ball in balls.items()}  # type: ignore[attr-defined]
@@ -128,7 +126,8 @@ def surface(
     points), both from -reach to reach.
 
     In every weight both directions have the length of its ball's radius and are orthogonal, so that
-    all points within the unit circle lie in all balls."""
+    all points within the unit circle lie in all balls.
+    """
     generator = torch.Generator().manual_seed(seed)
     centres, radii = _centres(model, balls), _radii(balls)
     leaves = {name: value.clone().requires_grad_() for name, value in centres.items()}

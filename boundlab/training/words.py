@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boundlab.data.sentences import LONGEST, PADDING, Sentences
+from boundlab.losses.cross_entropy import upper_bound
 from boundlab.models.text import TextClassifier
 from boundlab.net import Net, capture
 from boundlab.regions import Words
-from boundlab.training.losses import upper_bound
 from boundlab.training.objective import Weights
 from boundlab.training.recipe import Recipe
 

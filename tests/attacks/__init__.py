@@ -2,4 +2,5 @@
 
 Each module has a small selection that runs with the tests (``test_*.py`` beside it), and a large
 run: ``python -m tests.attacks.NAME --count N --seed S`` prints counts and every finding with what
-reproduces it."""
+reproduces it.
+"""

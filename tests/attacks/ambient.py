@@ -5,7 +5,8 @@ A mode is entered around capture, around the question, or around both; the answe
 one (same type and shape, equal up to 1e-5 of the largest entry), or an error of boundlab's own.
 Under autocast around capture the model itself is another one: there the bounds must hold the values
 that the model has under autocast. Afterwards the mode must be as it was, and so must the state of
-the global random numbers. --count: models with other weights."""
+the global random numbers. --count: models with other weights.
+"""
 
 from __future__ import annotations
 

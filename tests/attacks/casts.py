@@ -7,7 +7,8 @@ at the ends of integer ranges where values wrap around or saturate, beyond the r
 precision, and up to infinity. The value is the model's own. A finding is a value outside bounds by
 more than 4 units in the last place of it (for lines also of the largest |x|, as they are stored by
 slope and intercept), or an error that is not boundlab's own. Refusing is allowed; intervals that
-are refused although no value leaves the ranges are counted."""
+are refused although no value leaves the ranges are counted.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ What rounding may cost, in units in the last place (ulp) of the precision in que
 
 A finding is a value beyond what is excused, or beyond 1e-3 of the largest |f| on the interval, or
 bounds that are NaN or exclude every finite number where the value is finite, or a DomainError where
-every point has a value."""
+every point has a value.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Whole numbers of any type and of shape (batch,) must give what int64 gives. Truth values, floats,
 other shapes, other lengths and values out of range must raise bl.ArgumentError. Every function that
 takes labels is asked, with the labels last and, where it may be so, by ``labels=``. --count:
-networks with other weights and numbers of classes."""
+networks with other weights and numbers of classes.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ boundlab's own. Independent models that are refused are counted by piece.
 
 A model counts as mixing only with a witness: one sample of the input changed, with all veils open,
 and another sample of the output moved. Models without a witness (a later piece took away what was
-mixed) are left out."""
+mixed) are left out.
+"""
 
 from __future__ import annotations
 

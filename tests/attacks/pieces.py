@@ -43,7 +43,8 @@ class Piece:
     it reads.
 
     sized: its value depends on how many samples there are (not on what they hold). undone: it mixes
-    and takes that back, so refusing it is fair."""
+    and takes that back, so refusing it is fair.
+    """
 
     ranks: tuple[int, ...]
     make: Callable[[random.Random, Shape], Made]

@@ -3,7 +3,8 @@ range of its inputs.
 
 An entry of a table is a module, a function of x, or a tuple (function of x and constants,
 constants); a constant is a tensor, or the shape of a random one. Constants become buffers, so that
-a case can be asked in any dtype."""
+a case can be asked in any dtype.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.batch import product, unless_infinite
+from boundlab.kernels.reductions import product, unless_infinite
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
@@ -62,7 +62,8 @@ class Places:
     """Where the windows of some rows lie in a node of shape ``shape``.
 
     sizes: of all windows. runs: for each dimension where they begin, or None where they cover all
-    of it. A window may stick out of the node (into the padding of a convolution)."""
+    of it. A window may stick out of the node (into the padding of a convolution).
+    """
 
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -100,7 +101,8 @@ class Places:
         """The part of a constant that each window sees: broadcastable to (rows, samples, *sizes).
 
         constant: broadcastable to (samples, *shape). bounded: it counts as 0 outside of the node;
-        else it may be anything."""
+        else it may be anything.
+        """
         value = constant.value if isinstance(constant, Constant) else constant
         value = value.reshape(*[1] * (len(self.shape) + 1 - value.dim()), *value.shape)
         if all(
@@ -226,7 +228,8 @@ class Window:
     """Coefficient rows (rows, samples, *sizes) at their places; zero elsewhere.
 
     ``clean``: whether the values that stick out of the node are known to be 0. They stand for
-    nothing in any case."""
+    nothing in any case.
+    """
 
     values: Tensor
     places: Places

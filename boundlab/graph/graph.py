@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from boundlab.batch import Layout
-from boundlab.sizes import Sizes
+from boundlab.graph.layout import Layout
+from boundlab.graph.sizes import Sizes
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Node:
     call ``op(*args, **kwargs)``.
 
     ``output`` picks one result of an operator that returns several. ``layout`` says where the
-    samples of the batch lie in the node's value, None if the value carries no batch dimension."""
+    samples of the batch lie in the node's value, None if the value carries no batch dimension.
+    """
 
     name: str
     op: Callable[..., Any] | None = None
@@ -159,7 +160,8 @@ class Graph:
     dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
     ``sizes``: what was assumed of free sizes. ``counts_samples``: whether values depend on how many
     samples there are, so that a batch must not be taken apart. ``unknown``: nodes of which it is
-    not known whether samples meet in them -> the reason."""
+    not known whether samples meet in them -> the reason.
+    """
 
     nodes: Mapping[str, Node]
     inputs: tuple[str, ...]

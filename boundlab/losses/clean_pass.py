@@ -3,7 +3,8 @@
 A batch norm in train mode takes its statistics from the clean batch, in the bound pass too. The
 model's own forward pass computes what these are taken from and updates the running statistics,
 once; :class:`CleanPass` notes it, with its gradient, so that the bound pass need not compute it
-again."""
+again.
+"""
 
 from __future__ import annotations
 

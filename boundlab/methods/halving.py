@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from boundlab.batch import Layout
-from boundlab.graph import Graph, Ref
+from boundlab.graph.graph import Graph, Ref
+from boundlab.graph.layout import Layout
 from boundlab.regions import Region
 from boundlab.results import Bounds
 from boundlab.rules.registry import clean

@@ -9,7 +9,8 @@ With z_k = f_k - f_y the loss is log S, S = sum_k exp(z_k) (z_y = 0). Two ways t
   classes.
 
 Fused, all exponentials are taken relative to m = max_k u_k >= 0, S = exp(m) S', so that nothing
-overflows: S' <= 1 + K. A mean of two upper bounds of S (``beta``) is one itself."""
+overflows: S' <= 1 + K. A mean of two upper bounds of S (``beta``) is one itself.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.ambient import undisturbed
+from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
-from boundlab.interval import Interval
+from boundlab.losses.clean_pass import CleanPass
 from boundlab.methods.engine import Answer, differences, lower_rows, spec_bounds
 from boundlab.net import Net, margin_spec
 from boundlab.regions import Region
+from boundlab.relaxations.interval import Interval
 from boundlab.rules.softmax import exp_chord
-from boundlab.training.clean_pass import CleanPass
 
 
 @undisturbed()
@@ -50,7 +51,8 @@ def robust_cross_entropy(
     unless they are given as ``labels=``. method: as for ``net.bounds``. fused: bound the loss as
     one quantity instead of one margin for each class. beta: the share of the method's bound in a
     mean with the interval bound; 0 is the interval bound alone, at its cost. clean: the
-    :class:`CleanPass` of the step, so that train-mode batch norms need no pass of their own."""
+    :class:`CleanPass` of the step, so that train-mode batch norms need no pass of their own.
+    """
     entries, labels = net.split_labels(inputs, labels)
     if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= 1:
         raise ArgumentError(f"beta is a share: 0 <= beta <= 1, not {beta!r}")

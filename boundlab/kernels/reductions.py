@@ -1,103 +1,14 @@
-"""Where the samples of a batch lie in a tensor.
-
-In the nodes of real networks exactly one dimension carries the batch, alone or merged with another
-one (heads, time): its size is ``outer * samples * inner`` in C order. Samples do not interact, so
-transposes of operators never need to know; only sums per sample and the place of a specification
-do."""
+"""Sums and products of coefficient rows with constants, and whether all entries are finite."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The batch lies in dimension ``dim``, whose size is ``outer * samples * inner``."""
-
-    dim: int = 0
-    outer: int = 1
-    inner: int = 1
-
-    def samples_first(self, rows: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape) -> (rows, samples, rest)``: each sample's elements, flattened."""
-        shape = rows.shape[1:]
-        split = rows.reshape(
-            rows.shape[0],
-            *shape[: self.dim],
-            self.outer,
-            samples,
-            self.inner,
-            *shape[self.dim + 1 :],
-        )
-        return split.movedim(self.dim + 2, 1).flatten(2)
-
-    def sum(self, rows: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape) -> (rows, samples)``: the sum of each sample's elements."""
-        if self.dim == 0 and self.outer == self.inner == 1:
-            return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
-        return self.samples_first(rows, samples).sum(2)
-
-    def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per
-        sample."""
-        return unless_infinite(
-            lambda: self._dot(rows, constant, samples),
-            lambda: self.sum(product(rows, constant), samples),
-            constant,
-        )
-
-    def _dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        plain = self.dim == 0 and self.outer == self.inner == 1
-        places = rows.dim() - 3
-        by_channel = (
-            plain
-            and constant.dim() > places > 0
-            and constant.numel() == rows.shape[2] == constant.shape[-places - 1]
-        )
-        if by_channel and constant.dtype == rows.dtype:  # however the rows lie in memory
-            return torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
-        # the same for all samples
-        if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:
-            return torch.mv(
-                rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()
-            ).reshape(-1, samples)
-        if plain and constant.dim() < rows.dim():
-            return dots(
-                rows.reshape(rows.shape[0], samples, -1),
-                constant.expand(rows.shape[1:]).reshape(samples, -1),
-            )
-        return self.sum(rows * constant, samples)
-
-    def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
-        before, after = shape[: self.dim], shape[self.dim + 1 :]
-        split = (
-            rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
-            if rows.numel()
-            else rows.new_zeros(
-                rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after
-            )
-        )
-        return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
-
-    def separate(self, rows: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape) -> (rows, samples, *shape)``: copy b keeps only the elements of sample
-        b.
-
-        The transpose of an operator that reads a value without a batch dimension (a weight) sums
-        over the samples. Applied to these copies it leaves each sample its own coefficients."""
-        size = rows.shape[1 + self.dim]
-        owner = torch.arange(size, device=rows.device) // self.inner % samples
-        mask = owner == torch.arange(samples, device=rows.device)[:, None]  # (samples, size)
-        mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
-        return rows.unsqueeze(1) * mask
 
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab import passes
+from boundlab.kernels import fused
 
 
 def middle(lower: Tensor, upper: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Interval:
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
         return (
-            passes.ball(self.lower, self.upper)
+            fused.ball(self.lower, self.upper)
             if self.dtype.is_floating_point
             else (self.centre, self.radius)
         )
@@ -76,7 +76,8 @@ class Interval:
 
         Two sound bounds of the same value can cross by a rounding error when both are almost
         points; then the result is what lies between them inside of this one, so that ``lower <=
-        upper`` always holds and nothing gets wider. NaN never wins over a number."""
+        upper`` always holds and nothing gets wider. NaN never wins over a number.
+        """
         lower = torch.minimum(torch.fmax(self.lower, other.lower), self.upper)
         upper = torch.maximum(torch.fmin(self.upper, other.upper), self.lower)
         return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
@@ -112,7 +113,7 @@ class Ball(Interval):
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         with torch.set_grad_enabled(self.requires_grad):  # whoever happens to ask first
-            return passes.ends(*self._parts)
+            return fused.ends(*self._parts)
 
     @property
     def requires_grad(self) -> bool:

@@ -12,7 +12,8 @@ backward mode finds. The logarithm lies below its tangents, so for any c_b > 0
 and the right side is one linear function of w, whose maximum over the ball is taken once, with
 coefficients that were summed over the samples before any norm. Every c is sound. c_b = 1 / max U_b
 gives at most the mean of log max U_b, the bound sample by sample; the best c is the one with c_b =
-1 / U_b(w*) at the maximum w* itself, and a few steps towards it are made."""
+1 / U_b(w*) at the maximum w* itself, and a few steps towards it are made.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.ambient import undisturbed
+from boundlab.coefficients.outer import Outer
+from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
-from boundlab.labels import labels_tensor
 from boundlab.methods import backward
 from boundlab.methods.engine import Answer, spec_bounds, spec_rows
 from boundlab.net import Net, margin_spec
-from boundlab.outer import Outer
 from boundlab.regions import Lp, Region
 from boundlab.rules.softmax import exp_chord
+from boundlab.specs.labels import labels_tensor
 
 STEPS = 3
 """How many times the tangents are moved."""
@@ -49,7 +50,8 @@ def weight_balls(
 
     eps: the radius, or with ``relative`` its share of the norm of the weight itself. parameters:
     their names; by default all that the outputs depend on and that are matrices or kernels, not
-    biases or scales."""
+    biases or scales.
+    """
     if not eps >= 0:
         raise ArgumentError(f"eps must not be negative, but is {eps}")
     values = net.parameters()
@@ -61,9 +63,7 @@ def weight_balls(
     unknown = sorted(set(names) - set(values))
     if unknown or not names:
         raise ArgumentError(
-            f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; "
-            "there "
-            "are: "
+            f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; there are: "
             f"{', '.join(sorted(values))}"
         )
     size = lambda value: torch.linalg.vector_norm(value, norm) * eps if relative else eps
@@ -87,7 +87,8 @@ def mean_loss_bound(
     inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb:
     regions on parameters, which all samples share. Backward methods bound the mean over the shared
     regions at once (see above), the others sample by sample. Its gradient is that of the bound with
-    the tangents where they are: their own dependence on the weights is left out."""
+    the tangents where they are: their own dependence on the weights is left out.
+    """
     entries, labels = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
     answer = net.ask(entries, kwargs, method, perturb, slopes, None, memory)
@@ -130,7 +131,8 @@ def flatness(
     x: the model's input, a tensor or a region, or a tuple of its inputs. labels: (batch,). eps,
     relative, norm, parameters: the balls, as for :func:`weight_balls`. batch: bound so many samples
     at once (default: all); the mean of the parts is a bound too, but the parts may choose different
-    weights."""
+    weights.
+    """
     entries, labels = (x if isinstance(x, tuple) else (x,)), labels_tensor(labels)
     if labels.dim() != 1:
         raise ArgumentError(

@@ -38,10 +38,7 @@ def labels_tensor(labels: Any) -> Tensor:
     """Labels as a tensor, whatever they are given as."""
     if isinstance(labels, Region) or labels is None:
         raise ArgumentError(
-            "the labels are missing: they come last, behind one entry for each "
-            "input, "
-            "as "
-            "in "
+            "the labels are missing: they come last, behind one entry for each input, as in "
             "net.margins(region, labels)"
         )
     try:

@@ -2,7 +2,8 @@
 
 For y = W h, rows c of y give the coefficients c h^T of W, a matrix for every row and sample. Their
 norms and inner products need only c and h, so the matrices themselves are made for regions alone
-that ask for them."""
+that ask for them.
+"""
 
 from __future__ import annotations
 

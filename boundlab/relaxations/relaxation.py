@@ -10,7 +10,8 @@ arguments and constant terms such that ``sum_k c_k . x_k + sum of terms <= c . y
 bounds, since an upper bound of h is minus a lower bound of -h. A term is a pair (rows, constant)
 that stands for their inner product per sample, which need not be formed. Forward takes the linear
 bounds of the arguments in the sources, of shape (columns + 1, *shape) with the constant term last,
-and returns those of y."""
+and returns those of y.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from boundlab.batch import seems_finite, spares
-from boundlab.forms import Places, Window
-from boundlab.interval import Interval
+from boundlab.coefficients.window import Places, Window
+from boundlab.kernels.reductions import seems_finite, spares
+from boundlab.relaxations.interval import Interval
 
 Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
@@ -232,7 +233,8 @@ class Planes:
 
     ``space``: all letters, ``result``: those of y, ``arguments``: those of each argument. A slope
     tensor has one dimension per letter of ``space`` (of size 1 where it does not vary). ``kept``:
-    dimensions of y that stay with size 1 though they are summed over (keepdim)."""
+    dimensions of y that stay with size 1 though they are summed over (keepdim).
+    """
 
     space: str
     result: str
@@ -368,7 +370,8 @@ class AffineMap:
     window, when the first of them come. ``unbiased``: the function without its constant term, where
     there is such a form. ``constant``: that term where it is known, broadcastable to the result;
     0.0 if there is none. ``apart``: the transpose with the rows of arguments without a batch kept
-    apart by samples."""
+    apart by samples.
+    """
 
     function: Callable[..., Tensor]
     absolute: Callable[..., Tensor] | None

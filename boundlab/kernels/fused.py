@@ -4,7 +4,8 @@ Autograd makes a pass over the memory for every elementary operation and its gra
 and ReLUs these passes cost as much as the convolutions between them; written as one step each they
 take a third of them. Where caches are small a step is made for a few samples at a time: what it
 makes on the way then stays in the cache, in memory that is used again and again instead of being
-asked of the system."""
+asked of the system.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.batch import dots
+from boundlab.kernels.reductions import dots
 
 Places = tuple[Tensor | None, ...]
 """Where a step is to write its results; None: it makes them."""
@@ -137,7 +138,8 @@ class _Rectified(torch.autograd.Function):
         coefficients = s max(c, 0) + a n,    constants = -B a n.
 
     Gradients: da/dA = (1 - a) / (A - B), da/dB = a / (A - B). The interval is given by its ends or,
-    if ``ball``, by centre and radius, whose ends are then never in memory as a whole."""
+    if ``ball``, by centre and radius, whose ends are then never in memory as a whole.
+    """
 
     @staticmethod
     def forward(
@@ -257,7 +259,8 @@ def _chord(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The slope of the chord of a ReLU, min(l, 0), and the width of what crosses 0.
 
     Where the width is beyond all numbers the slope is taken for a smaller one, but not above 1: a
-    line through (l, 0) that is steeper than the chord lies above it."""
+    line through (l, 0) that is steeper than the chord lies above it.
+    """
     kind = torch.finfo(lower.dtype)
     above, below = upper.clamp(min=0, max=kind.max), lower.clamp(max=0)
     width = (above - below).clamp_(min=kind.tiny, max=kind.max)
@@ -393,7 +396,8 @@ class _AbsoluteDots(torch.autograd.Function):
     """(rows (k, n), others (s, n), weights (s, n)) -> sum of |row - other| * weight: (k, s).
 
     Made and made again in blocks that stay in the cache: the differences themselves, (k, s, n), are
-    never there as a whole."""
+    never there as a whole.
+    """
 
     @staticmethod
     def forward(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ class Sizes:
     """What the front end assumed of free sizes when it followed one path through the model's code.
 
     symbols: input -> the symbol of its free dimension 0. assumptions: relations between these
-    symbols (sympy). numbers: node that is an integer made from shapes -> its expression."""
+    symbols (sympy). numbers: node that is an integer made from shapes -> its expression.
+    """
 
     symbols: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[Any, ...] = ()

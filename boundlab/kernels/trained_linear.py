@@ -11,7 +11,8 @@ known:
 
 Its terms are products of thin matrices: a layer hands these on (:class:`_Gathered`) as long as they
 are smaller than W. Thin matrices times wide ones are made a few rows of W at a time as well: what
-they add up to stays in the cache, which matrix products as such do not see to."""
+they add up to stays in the cache, which matrix products as such do not see to.
+"""
 
 from __future__ import annotations
 

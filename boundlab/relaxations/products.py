@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from boundlab.forms import Window
-from boundlab.relaxation import AffineMap, Form, Relaxation, Rows, Terms, add_constant
+from boundlab.coefficients.window import Window
+from boundlab.relaxations.relaxation import AffineMap, Form, Relaxation, Rows, Terms, add_constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,8 @@ class CentreForm:
     without its products.
 
     x y = cx y + cy x - cx cy + (x - cx)(y - cy), and the last term lies in [-rx ry, rx ry]; B sums
-    such products."""
+    such products.
+    """
 
     in_x: AffineMap  # x -> B(x, cy)
     in_y: AffineMap  # y -> B(cx, y)
@@ -50,7 +51,8 @@ class CentreForm:
 class SignedForm:
     """The McCormick planes of a bilinear B whose first side is not negative, as operators instead
     of slopes for every product: with x = xl + (x - xl) and y between yl and yu,  xl y + (x - xl) yl
-    <= x y <= xl y + (x - xl) yu."""
+    <= x y <= xl y + (x - xl) yu.
+    """
 
     below: AffineMap  # x -> B(x, yl)
     above: AffineMap  # x -> B(x, yu)

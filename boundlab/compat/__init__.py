@@ -1,0 +1,1 @@
+"""What of torch is private, or depends on the caller's surroundings."""

@@ -1,0 +1,1 @@
+"""The frozen computational graph, and where the samples of a batch lie in its values."""

@@ -1,0 +1,1 @@
+"""Several passes over memory in one, with hand-written gradients."""

@@ -1,0 +1,1 @@
+"""Differentiable upper bounds of losses over a region."""

@@ -1,0 +1,1 @@
+"""Intervals, and linear bounds of one operator: lines, planes, affine maps."""

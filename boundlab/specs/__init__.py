@@ -1,0 +1,1 @@
+"""What is asked of an output: margins, specification matrices, single elements."""
