@@ -120,7 +120,7 @@ def once(name: str, dense: bool, threads: int) -> dict[str, Any]:
         x, _ = WORKLOADS[name].batch("crown", 10)
         eps = WORKLOADS[name].eps
     if dense:
-        backward.WINDOW_SHARE = -1.0
+        backward.MAX_WINDOW_FRACTION = -1.0
         memory.SPEED = 1 << 40  # as many rows at once as memory allows
     net = bl.capture(model, x)
     ask = lambda: net.bounds(bl.Linf(x, eps), method="crown", memory=BUDGETS.get(name))

@@ -81,7 +81,7 @@ def verification(found: dict[str, Any]) -> list[str]:
         "Where the floor is. `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, "
         "which take 180 ms at the 170 GFLOPS that two threads reach in them when nothing else "
         "runs; the rest is passes over the coefficients at each ReLU and at the input. Nearly "
-        "all of its neurons are undecided behind the second layer, so dropping rows saves "
+        "all of its neurons are unstable behind the second layer, so dropping rows saves "
         "little there, unlike on the convolutional networks. `crown-ibp`, the one aim that is "
         "not reached, pulls 9 rows a sample back through every layer, 9 times the transposed "
         "part of the plain step, itself about a third of it: 3 plain steps, and 1 for the "

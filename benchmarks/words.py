@@ -237,7 +237,7 @@ What differs from the paper: the substitutes are not filtered by a language mode
 and the others the whole sentences, after one
 epoch without perturbation; the learning rate is 1e-3 for both and falls to 1e-4 in the last epoch; embeddings start at a tenth of torch's
 scale. The LSTM's way back starts at the last word of each sentence. Interval arithmetic knows the exact bounds of what reads one word at a
-time (`methods/versions.py`) instead of those of the hull of its substitutes. Training by IBP does not depend on the budget, so there is one such run.
+time (`methods/choices.py`) instead of those of the hull of its substitutes. Training by IBP does not depend on the budget, so there is one such run.
 The paper's own schedule: recipes `sst-transformer-ibp`, `-lirpa`, `-alt`, and the same for `lstm`.
 
 The transformer has a layer norm without the variance, as the paper's; `transformer-ln` has the standard one, which the paper left out.

@@ -351,7 +351,7 @@ class Net:
                     result.lower,
                     result.upper,
                     self._intermediates(answer) if intermediates else {},
-                    answer.numbers,
+                    answer.alphas,
                 )
             kept = self._intermediates(answer) if intermediates else {}
             leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
@@ -511,7 +511,7 @@ class Net:
     def _lines(
         self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None
     ) -> tuple[dict[str, Tensor], Tensor]:
-        ends, bias = backward.pull_back(answer.analysis, target, rows)
+        ends, bias = backward.propagate_backward(answer.analysis, target, rows)
         lead = [] if samples is None else [samples]
         matrices = {}
         for name, region in answer.analysis.regions.items():
@@ -783,7 +783,7 @@ class Net:
             if sides == "lower" and interval.dtype.is_floating_point
             else interval.upper
         )
-        return Bounds(low, up, kept, answer.numbers)
+        return Bounds(low, up, kept, answer.alphas)
 
     def _drop_samples(self, bounds: Interval) -> Interval:
         return bounds if self.graph.batched else Interval(bounds.lower[0], bounds.upper[0])

@@ -72,7 +72,7 @@ def test_windows_take_half_the_memory_of_dense_rows(monkeypatch: pytest.MonkeyPa
         ask = lambda: net.bounds(region, method="crown")
         ask()
         windows = allocated(ask)
-        monkeypatch.setattr(backward, "WINDOW_SHARE", -1.0)
+        monkeypatch.setattr(backward, "MAX_WINDOW_FRACTION", -1.0)
         monkeypatch.setattr(memory, "SPEED", 1 << 40)
         assert windows <= allocated(ask) / 2
 

@@ -274,7 +274,7 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
         lambda self, units, apart: self._apply([unit.dense() for unit in units]),
     )
     for kind in (AffineMap, CentreForm, Lines, Planes, SignedForm, WithBias):
-        monkeypatch.setattr(kind, "backward_apart", lambda *_: None)
+        monkeypatch.setattr(kind, "backward_per_sample", lambda *_: None)
     monkeypatch.setattr(Planes, "backward", Planes.__dict__["backward"])
     copies = net.linear_bounds(entry, perturb=perturb)
     for part in ("lower_A", "upper_A"):

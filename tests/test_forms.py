@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.coefficients.window import Constant, Places, Run, Window, unravel
+from boundlab.coefficients.window import Constant, Placement, Run, Window, unravel
 from boundlab.methods import backward, refine
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.transposes import Convolution
@@ -53,7 +53,7 @@ def windows(draw: st.DrawFn) -> Window:
             )
         )
     values = torch.randn(rows, samples, *sizes, generator=generator, dtype=torch.float64)
-    return Window(values, Places(shape, tuple(sizes), tuple(runs)), clean=False)
+    return Window(values, Placement(shape, tuple(sizes), tuple(runs)), clean=False)
 
 
 def by_hand(window: Window) -> Tensor:
@@ -92,7 +92,7 @@ def test_dense_in_parts(window: Window, rows: int) -> None:
 @given(windows())
 def test_dense_is_the_window_in_its_place(window: Window) -> None:
     assert torch.equal(window.dense(), by_hand(window))
-    assert torch.equal(window.cleaned().dense(), by_hand(window))
+    assert torch.equal(window.zero_padded().dense(), by_hand(window))
 
 
 @settings(deadline=None)
@@ -124,7 +124,7 @@ def test_sums(window: Window, grow: int, shift: int, seed: int) -> None:
     )
     other = Window(
         torch.randn(*window.values.shape[:2], *sizes, generator=generator, dtype=torch.float64),
-        Places(p.shape, sizes, runs),
+        Placement(p.shape, sizes, runs),
         clean=False,
     )
     torch.testing.assert_close((window + other).dense(), by_hand(window) + by_hand(other))
@@ -166,7 +166,7 @@ def test_reshapes(window: Window, data: st.DataObject) -> None:
         (size, 1),
     ):
         assert torch.equal(
-            _reshaped(window.cleaned(), shape).dense(),
+            _reshaped(window.zero_padded(), shape).dense(),
             by_hand(window).reshape(*window.values.shape[:2], *shape),
         )
 
@@ -196,7 +196,7 @@ def assert_same_bounds(
         ("windows, all rows", 4.0, -1.0),
         ("default", 0.5, 0.8),
     ):
-        monkeypatch.setattr(backward, "WINDOW_SHARE", share)
+        monkeypatch.setattr(backward, "MAX_WINDOW_FRACTION", share)
         monkeypatch.setattr(refine, "WORTH_DROPPING", drop)
         with torch.no_grad():
             found[name] = net.bounds(*regions, method="crown")
@@ -450,7 +450,7 @@ def test_constants_with_the_channels_last() -> None:
     constant = torch.rand(2, 3, 4, 4)
     chosen = torch.randint(0, 16, (5, 2))
     runs = (None, Run(chosen // 4, 4, first=-1), Run(chosen % 4, 4, first=-1))
-    places = Places((3, 4, 4), (3, 3, 3), runs)
+    places = Placement((3, 4, 4), (3, 3, 3), runs)
     plain, last = (
         places.take(constant),
         places.take(constant.contiguous(memory_format=torch.channels_last)),
@@ -469,6 +469,6 @@ def test_what_windows_see_is_kept_for_windows_that_lie_alike_only() -> None:
     constant = Constant(torch.arange(1.0, 6.0)[None])
     index = torch.tensor([[0], [1], [2], [0], [1], [2]])
     for first in (-1, 0, -1):
-        places = Places((5,), (2,), (Run(index, 3, first, 2),))
+        places = Placement((5,), (2,), (Run(index, 3, first, 2),))
         assert torch.equal(places.take(constant), places.take(constant.value))
     assert len(constant.seen) == 2

@@ -224,15 +224,15 @@ def test_rows_of_outputs_come_in_parts_of_one_size(
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 200), nn.ReLU(), nn.Linear(200, 30))
     x = torch.rand(2, 3)
-    net, seen, pull_back = bl.capture(model, x), [], backward.pull_back
+    net, seen, propagate_backward = bl.capture(model, x), [], backward.propagate_backward
 
     def watched(
         analysis: object, target: str, rows: torch.Tensor, *rest: object, **options: object
     ) -> object:
         seen.append(len(rows))
-        return pull_back(analysis, target, rows, *rest, **options)  # type: ignore[arg-type]
+        return propagate_backward(analysis, target, rows, *rest, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(backward, "pull_back", watched)
+    monkeypatch.setattr(backward, "propagate_backward", watched)
     with torch.no_grad():
         net.bounds(
             bl.Linf(x, 0.1),

@@ -21,7 +21,7 @@ from boundlab.kernels.trained_linear import gathered, interval_linear, rows_line
 from boundlab.methods import analysis
 from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
-from boundlab.relaxations.interval import Ball, Interval
+from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.rules.registry import CUTS
 
 
@@ -428,7 +428,7 @@ def test_constants_are_summed_by_samples(shape: tuple[int, ...]) -> None:
 
 def test_a_ball_knows_its_ends_whoever_asks() -> None:
     centre, radius = draw(3).requires_grad_(), draw(3, seed=1).abs()
-    x = Ball(centre, radius)
+    x = MidRad(centre, radius)
     assert (x.shape, x.dtype, x.device) == (
         centre.shape,
         centre.dtype,

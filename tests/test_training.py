@@ -19,7 +19,7 @@ import boundlab as bl
 from boundlab.data import Images
 from boundlab.models import MODELS, build
 from boundlab.training.evaluation import Attack, attack, evaluate, wilson
-from boundlab.training.objective import Objective, Weights
+from boundlab.training.objective import Objective, ScheduleValues
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
 from boundlab.training.regularisers import balance, ibp_initialisation, preactivations, tightness
@@ -313,9 +313,9 @@ def test_a_step_by_every_method(method: str) -> None:
     trainer = Trainer(replace(TINY, method=method, l1=1e-4), data)
     x, y = data.images[:8].float() / 255, data.labels[:8]
     for weights in (
-        Weights(0.0, 1.0, 0.5, 0.0),
-        Weights(0.03, 0.5, 0.2, 0.3),
-        Weights(0.03, 0.0, 0.0, 0.0),
+        ScheduleValues(0.0, 1.0, 0.5, 0.0),
+        ScheduleValues(0.03, 0.5, 0.2, 0.3),
+        ScheduleValues(0.03, 0.0, 0.0, 0.0),
     ):
         loss, seen = trainer.objective(x, y, weights)
         assert torch.isfinite(loss) and seen.shape == (4,)
@@ -407,7 +407,8 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     trainer = Trainer(recipe, images(), one)
     batch = next(trainer._batches())
     loss, _ = trainer.objective(
-        *trainer.task.batch(batch, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0)
+        *trainer.task.batch(batch, torch.Generator().manual_seed(1)),
+        ScheduleValues(0.03, 0.5, 0.2, 0.0),
     )
     expected = torch.autograd.grad(loss, list(trainer.model.parameters()))
     said = run_with(2, 2, two)

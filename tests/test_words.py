@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.coefficients.window import Places, Run, Window
+from boundlab.coefficients.window import Placement, Run, Window
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
-from boundlab.methods.versions import Versions
+from boundlab.methods.choices import ExactPerPosition
 from boundlab.models.text import TEXT_MODELS, TextClassifier, build_text
 from boundlab.training.processes import Processes
 from boundlab.training.recipes import RECIPES
@@ -109,9 +109,9 @@ def test_windows_of_words_as_dense_rows(
     # windows may stick out on both sides
     run = Run(torch.randint(0, 4, (5, 2), generator=generator), 4, first=-1)
     inside = Run(torch.randint(0, 2, (5, 2), generator=generator), 2) if narrow else None
-    places = Places((4, 3), (size, 2 if narrow else 3), (run, inside))
+    places = Placement((4, 3), (size, 2 if narrow else 3), (run, inside))
     values = torch.randn(5, 2, *places.sizes, dtype=torch.float64, generator=generator)
-    window = Window(values, places, clean=False).cleaned()
+    window = Window(values, places, clean=False).zero_padded()
     torch.testing.assert_close(region.least(window), region.minimum(window.dense()))
     torch.testing.assert_close(
         region.least(Window(values, places, clean=False)), region.minimum(window.dense())
@@ -552,7 +552,7 @@ def test_what_reads_several_words_is_known() -> None:
     for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
         net = bl.capture(Parts(way), x)
         analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive").analysis
-        versions = Versions.of(analysis)
+        versions = ExactPerPosition.of(analysis)
         assert versions is not None
         last = [name for name in analysis.plan.last_affine if name not in analysis.regions]
         assert last and all(

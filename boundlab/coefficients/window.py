@@ -58,7 +58,7 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Placement:
     """Where the windows of some rows lie in a node of shape ``shape``.
 
     sizes: of all windows. runs: for each dimension where they begin, or None where they cover all
@@ -232,7 +232,7 @@ class Window:
     """
 
     values: Tensor
-    places: Places
+    places: Placement
     clean: bool = True
 
     @staticmethod
@@ -242,11 +242,11 @@ class Window:
         ones = (1,) * len(shape)
         return Window(
             values.reshape(*chosen.shape, *ones),
-            Places(tuple(shape), ones, tuple(unravel(chosen, shape))),
+            Placement(tuple(shape), ones, tuple(unravel(chosen, shape))),
         )
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """The size of the window relative to the node."""
         return math.prod(self.places.sizes) / max(1, math.prod(self.places.shape))
 
@@ -270,7 +270,7 @@ class Window:
         )
         return Window(_pick(self.values, kept), replace(self.places, runs=runs), self.clean)
 
-    def cleaned(self) -> Window:
+    def zero_padded(self) -> Window:
         """With zeros where a window sticks out."""
         if self.clean or not any(map(any, self.places.overhang)):
             return self
@@ -302,7 +302,7 @@ class Window:
         p = self.places
         sizes = tuple(p.shape[d] if d in dims else size for d, size in enumerate(p.sizes))
         runs = tuple(None if d in dims else run for d, run in enumerate(p.runs))
-        return Window(p.fill(self.values, dims), Places(p.shape, sizes, runs), self.clean)
+        return Window(p.fill(self.values, dims), Placement(p.shape, sizes, runs), self.clean)
 
     def dense(self) -> Tensor:
         """(rows, samples, *shape)."""
@@ -316,7 +316,7 @@ class Window:
             _gap(first, second) for first, second in zip(a.places.runs, b.places.runs, strict=True)
         ]
         apart = [d for d, gap in enumerate(gaps) if gap is None]
-        a, b = a.cleaned().covering(apart), b.cleaned().covering(apart)
+        a, b = a.zero_padded().covering(apart), b.zero_padded().covering(apart)
         # the union begins with the earlier window and ends with the later one
         sizes: list[int] = []
         runs: list[Run | None] = []
@@ -332,7 +332,7 @@ class Window:
             F.pad(w.values, pad) if any(pad) else w.values
             for w, pad in zip((a, b), pads, strict=True)
         ]
-        return Window(grown[0] + grown[1], Places(a.places.shape, tuple(sizes), tuple(runs)))
+        return Window(grown[0] + grown[1], Placement(a.places.shape, tuple(sizes), tuple(runs)))
 
 
 def pick(rows: Tensor | Window, kept: Tensor) -> Tensor | Window:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import dots
 
-Places = tuple[Tensor | None, ...]
+Placement = tuple[Tensor | None, ...]
 """Where a step is to write its results; None: it makes them."""
 BLOCK = {"cpu": 1 << 17}
 """How many numbers of a tensor a step works on at once, where caches are small; elsewhere on
@@ -101,7 +101,7 @@ class _RectifiedBall(torch.autograd.Function):
 
     @staticmethod
     def forward(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
-        def step(places: Places, centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Placement, centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
             lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
             centre = torch.lerp(lower, upper, 0.5, out=places[0])
             return centre, torch.sub(upper, centre, out=places[1])
@@ -115,7 +115,7 @@ class _RectifiedBall(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         def step(
-            places: Places, centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor
+            places: Placement, centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor
         ) -> tuple[Tensor, ...]:
             of_centre, of_radius = _alike(of_centre, centre), _alike(of_radius, centre)
             # those of the ends are (g - k) / 2 and (g + k) / 2
@@ -145,7 +145,7 @@ class _Rectified(torch.autograd.Function):
     def forward(
         rows: Tensor, first: Tensor, second: Tensor, summed: bool, ball: bool
     ) -> tuple[Tensor, ...]:
-        def step(places: Places, rows: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        def step(places: Placement, rows: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
             slope, below, _ = _chord(*_ends_of(given, ball))
             negative = rows.clamp(max=0).mul_(slope)
             coefficients = torch.addcmul(negative, rows.clamp(min=0), slope.round_(), out=places[0])
@@ -170,7 +170,7 @@ class _Rectified(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         def step(
-            places: Places, rows: Tensor, first: Tensor, second: Tensor, g: Tensor, k: Tensor
+            places: Placement, rows: Tensor, first: Tensor, second: Tensor, g: Tensor, k: Tensor
         ) -> tuple[Tensor, ...]:
             """g: of the coefficients, k: of the constants."""
             lower, upper = _ends_of((first, second), ctx.ball)

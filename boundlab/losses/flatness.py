@@ -231,7 +231,7 @@ def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tens
 def _lines(answer: Answer, target: str, spec: Tensor, constant: Tensor) -> _Lines:
     """U_b for S_b <= constant_b - <spec_b, f>, in units that were shifted before."""
     analysis = answer.analysis
-    ends, bias = backward.pull_back(analysis, target, spec_rows(answer, target, spec))
+    ends, bias = backward.propagate_backward(analysis, target, spec_rows(answer, target, spec))
     constant = constant - bias[0]
     shared: list[tuple[Region, Any]] = []
     for name, rows in ends.items():

@@ -21,12 +21,12 @@ from boundlab.errors import ArgumentError
 from boundlab.graph.layout import Layout
 from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, concretize, pull_back
+from boundlab.methods.backward import Rows, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once
-from boundlab.methods.refine import Elements, Undecided, total_size
+from boundlab.methods.refine import Elements, Unstable, total_size
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Planes, Relaxation
-from boundlab.rules.registry import Call, Family
+from boundlab.rules.registry import Call, SlopeFamily
 
 KEPT = 4
 """How much more the gradient keeps of a row, over all nodes, than one step of it takes."""
@@ -96,7 +96,7 @@ class Alpha:
         return self.lr * max(0.7, 0.02 ** (1 / steps)) ** i
 
 
-Numbers = dict[str, Tensor]
+Alphas = dict[str, Tensor]
 """node -> the free numbers of its relaxation for a stack of rows: (numbers, rows, *shape)."""
 
 
@@ -108,15 +108,15 @@ class Climb:
     target: str
     rows: Rows
     options: Alpha
-    numbers: Numbers = field(default_factory=dict)
-    _families: dict[str, Family | None] = field(default_factory=dict)
+    alphas: Alphas = field(default_factory=dict)
+    _families: dict[str, SlopeFamily | None] = field(default_factory=dict)
     _constants: dict[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
 
     def bounds(self) -> Tensor:
         """Lower bounds of the rows for the present numbers: (rows, samples)."""
         found = concretize(
             self.analysis,
-            *pull_back(self.analysis, self.target, self.rows, relaxation=self._relaxation),
+            *propagate_backward(self.analysis, self.target, self.rows, relaxation=self._relaxation),
         )
         for name, constants in self._constants.items():
             self.analysis.finite[self.analysis.calls[name]] = tuple(map(remembered, constants))
@@ -130,7 +130,7 @@ class Climb:
         family = self._families[name]
         if family is None:
             return self.analysis.relaxation(name)
-        member = family.member(self.numbers[name])
+        member = family.at(self.alphas[name])
         if isinstance(member, (Lines, Planes)):
             self._constants[name] = member.lower_bias, member.upper_bias
             for constant, finite in zip(
@@ -155,7 +155,7 @@ class Climb:
             start = start.unsqueeze(1).expand(
                 -1, 1 if self._for_all(name) else self._stack(name, rows), *start.shape[1:]
             )
-        given = self.numbers.get(name)
+        given = self.alphas.get(name)
         if given is not None and given.shape != start.shape:
             raise ArgumentError(
                 f"the slopes of the earlier result have the shape {tuple(given.shape)} at node "
@@ -163,7 +163,7 @@ class Climb:
                 f"{tuple(start.shape)}: it must have the same batch, specification and options"
             )
         if given is None:
-            self.numbers[name] = start.clone().requires_grad_()
+            self.alphas[name] = start.clone().requires_grad_()
 
     def _for_all(self, name: str) -> bool:
         """Whether all rows share the numbers of a node: by choice, or where a weight keeps the
@@ -182,9 +182,9 @@ class Climb:
             else rows.shape[0] * rows.shape[1]
         )
 
-    def _family(self, name: str, rows: Rows) -> Family | None:
+    def _family(self, name: str, rows: Rows) -> SlopeFamily | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
-        make: Callable[[Call], Family | None] | None = getattr(rule, "family", None)
+        make: Callable[[Call], SlopeFamily | None] | None = getattr(rule, "family", None)
         if make is None or name not in self.analysis.plan.nonlinear:
             return None
         if not self.analysis.is_open(name):
@@ -207,8 +207,8 @@ class Climb:
         with torch.enable_grad():
             found = self.bounds()
         best = first = found.detach()
-        kept = {name: tensor.detach().clone() for name, tensor in self.numbers.items()}
-        mean: Numbers = {}
+        kept = {name: tensor.detach().clone() for name, tensor in self.alphas.items()}
+        mean: Alphas = {}
         idle = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
         for i in range(steps):
             note()
@@ -216,21 +216,21 @@ class Climb:
             going = idle < PATIENCE
             if self.options.stop_when is not None:
                 going &= best <= self.options.stop_when
-            if not self.numbers or not bool(going.any()):
+            if not self.alphas or not bool(going.any()):
                 break
             with torch.enable_grad():
                 gradients = torch.autograd.grad(
                     torch.where(going, found, 0).sum(),
-                    list(self.numbers.values()),
+                    list(self.alphas.values()),
                     allow_unused=True,
                 )
             with torch.no_grad():
-                for name, gradient in zip(self.numbers, gradients, strict=True):
+                for name, gradient in zip(self.alphas, gradients, strict=True):
                     if gradient is not None:
                         mean[name] = (
                             gradient if name not in mean else mean[name].mul_(MEMORY).add_(gradient)
                         )
-                        self.numbers[name].add_(
+                        self.alphas[name].add_(
                             mean[name].sign(), alpha=self.options.step(i, steps)
                         ).clamp_(0, 1)
             with torch.enable_grad() if i + 1 < steps else torch.no_grad():
@@ -241,17 +241,17 @@ class Climb:
             self._keep(kept, better)
             best = torch.where(better, value, best)
         note()
-        self.numbers = kept
+        self.alphas = kept
         if not outside:
             return best
         # the same bounds up to rounding, as a function of what the user differentiates by
         moving = self.bounds()
         return best + torch.where(torch.isfinite(moving), moving - moving.detach(), 0)
 
-    def _keep(self, kept: Numbers, better: Tensor) -> None:
+    def _keep(self, kept: Alphas, better: Tensor) -> None:
         """Take over the numbers of the rows that got better; numbers for all rows are always the
         latest."""
-        for name, tensor in self.numbers.items():
+        for name, tensor in self.alphas.items():
             mask = (
                 None
                 if name not in kept or kept[name].shape != tensor.shape
@@ -290,7 +290,7 @@ class Gathered:
         raise NotImplementedError
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float]:
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
         pulled, terms = self.lines.backward(rows.values.unsqueeze(0))
         total: Tensor | float = 0.0
         for part, constant in terms:
@@ -332,36 +332,36 @@ def climb_rows(
     rows: Tensor,
     options: Alpha,
     start: Mapping[str, Tensor] | None,
-) -> tuple[Tensor, Numbers]:
+) -> tuple[Tensor, Alphas]:
     """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them.
 
     start: numbers to begin with, from an earlier call with as many rows. Numbers that all rows of a
     chunk share are not returned if there are several chunks.
     """
     step = _rows_at_once(analysis, target)
-    found, numbers = [], []
+    found, alphas = [], []
     with Progress(transient=True, disable=not options.progress) as progress:
         task = progress.add_task(
             "optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1)
         )
         for part in (slice(first, first + step) for first in range(0, len(rows), step)):
             climb = Climb(analysis, target, rows[part], options)
-            climb.numbers = {
+            climb.alphas = {
                 name: _started(tensor, len(rows), part) for name, tensor in (start or {}).items()
             }
             found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
-            numbers.append(climb.numbers)
-    if len(numbers) == 1:
-        return found[0], numbers[0]
+            alphas.append(climb.alphas)
+    if len(alphas) == 1:
+        return found[0], alphas[0]
     single = [
         name
-        for name in numbers[0]
+        for name in alphas[0]
         if all(
-            part[name].shape[1] == len(bounds) for part, bounds in zip(numbers, found, strict=True)
+            part[name].shape[1] == len(bounds) for part, bounds in zip(alphas, found, strict=True)
         )
     ]
     return torch.cat(found), {
-        name: torch.cat([part[name] for part in numbers], 1) for name in single
+        name: torch.cat([part[name] for part in alphas], 1) for name in single
     }
 
 
@@ -373,13 +373,13 @@ def _started(tensor: Tensor, rows: int, part: slice) -> Tensor:
 
 
 def climb_node(
-    analysis: Analysis, target: str, options: Alpha, undecided: Undecided | None
+    analysis: Analysis, target: str, options: Alpha, unstable: Unstable | None
 ) -> Interval:
-    """What is known of an intermediate node, made tighter where it is undecided still."""
+    """What is known of an intermediate node, made tighter where it is unstable still."""
     elements, known = Elements(analysis, target), analysis.interval(target)
     steps = options.inner_steps
     wanted = elements.split(
-        torch.ones_like(known.lower, dtype=torch.bool) if undecided is None else undecided(known)
+        torch.ones_like(known.lower, dtype=torch.bool) if unstable is None else unstable(known)
     )
     count = int(wanted.sum(1).max()) if wanted.numel() else 0
     if not count or not steps:

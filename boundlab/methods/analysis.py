@@ -17,7 +17,7 @@ from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
 from boundlab.regions import Region
-from boundlab.relaxations.interval import Hull, Interval, lower_of
+from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
@@ -52,13 +52,13 @@ class Analysis:
     def graph(self) -> Graph:
         return self.plan.graph
 
-    def undecided(self, name: str, x: Interval) -> Tensor:
+    def unstable(self, name: str, x: Interval) -> Tensor:
         """The elements of a node in an interval for which tighter bounds can change a relaxation,
         as a mask."""
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for reader in self.plan.readers[name]:
             call = self.plan.calls[reader]
-            ask = getattr(self.plan.rules[reader], "undecided", None)
+            ask = getattr(self.plan.rules[reader], "unstable", None)
             known = lambda source: x if source == name else self.values.get(source)
             mask |= (
                 ask(call.with_values(known))
@@ -70,7 +70,7 @@ class Analysis:
     def is_open(self, name: str) -> bool:
         """Whether there are elements of a node's argument for which its relaxation is not
         settled."""
-        call, ask = self.calls[name], getattr(self.plan.rules[name], "undecided", None)
+        call, ask = self.calls[name], getattr(self.plan.rules[name], "unstable", None)
         if ask is None or len(call.inputs) != 1:
             return True
         if name not in self._open or self._open[name][0] is not call:
@@ -134,7 +134,7 @@ class Analysis:
     def _hull(self, name: str) -> Interval:
         region = self.regions[name]
         hull, reach = region.hull(), region.reach()
-        return hull if reach is None else Hull(hull.lower, hull.upper, reach)
+        return hull if reach is None else DualNormInterval(hull.lower, hull.upper, reach)
 
     def _clean_values(self) -> dict[str, Any]:
         """The values, for the centres of the regions, of what train-mode statistics are taken

@@ -24,7 +24,7 @@ from boundlab.methods.memory import keep
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
 
-WINDOW_SHARE = 0.5
+MAX_WINDOW_FRACTION = 0.5
 """The share of a node up to which a window is cheaper than dense rows."""
 
 
@@ -57,7 +57,7 @@ Visit = Callable[[str, Rows, Tensor, bool], Tensor | None]
 to keep (fewer rows, samples), or None for all."""
 
 
-def pull_back(
+def propagate_backward(
     analysis: Analysis,
     target: str,
     rows: Rows,
@@ -75,10 +75,10 @@ def pull_back(
     samples = analysis.samples if analysis.graph.nodes[target].layout is not None else 1
     like = rows.values if isinstance(rows, Window) else rows
     bias = torch.zeros(like.shape[0], samples, dtype=like.dtype, device=like.device)
-    return pull_on(analysis, {target: rows}, bias, stop, visit, relaxation)
+    return propagate_from(analysis, {target: rows}, bias, stop, visit, relaxation)
 
 
-def pull_on(
+def propagate_from(
     analysis: Analysis,
     starts: Mapping[str, Ends],
     bias: Tensor,
@@ -120,7 +120,7 @@ def pull_on(
                 if not len(kept):
                     return {}, bias
         if current is not None:
-            for constant in _hand_on(
+            for constant in _accumulate(
                 analysis, names, _step(analysis, name, current, samples, relaxation), pending
             ):
                 bias = bias + constant
@@ -131,7 +131,7 @@ def pull_on(
     return finished, bias
 
 
-def _hand_on(
+def _accumulate(
     analysis: Analysis,
     names: Sequence[str],
     found: tuple[list[Ends], Tensor | float],
@@ -188,7 +188,7 @@ def _pulled(
     layout, names = nodes[name].layout, analysis.calls[name].names
     narrow = (
         isinstance(rows, Window)
-        and rows.share <= WINDOW_SHARE
+        and rows.fraction <= MAX_WINDOW_FRACTION
         and all(nodes[source].layout == Layout() for source in names)
     )
     rows = rows if isinstance(rows, Window) and narrow else dense(rows)
@@ -213,7 +213,7 @@ def _pulled(
     # weights: what each sample asks of them stays apart
     shared = {k for k, source in enumerate(names) if nodes[source].layout is None}
     by_sample = (
-        getattr(relaxation, "backward_apart", None) if shared and layout == Layout() else None
+        getattr(relaxation, "backward_per_sample", None) if shared and layout == Layout() else None
     )
     apart_and_terms = None if by_sample is None else by_sample(rows, shared)
     parts, terms = relaxation.backward(rows) if apart_and_terms is None else apart_and_terms
@@ -245,7 +245,7 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
     """The least value of <rows, node> for a node in an interval: (rows, samples)."""
     layout = analysis.graph.nodes[name].layout
     if isinstance(rows, Window):
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
         positive, negative = (
             rows.with_values(rows.values.clamp(min=0)),
             rows.with_values(rows.values.clamp(max=0)),

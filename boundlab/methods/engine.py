@@ -18,12 +18,12 @@ from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import absolute_dots
 from boundlab.kernels.reductions import all_finite, common, repeats
 from boundlab.methods import backward, refine
-from boundlab.methods.alpha import Alpha, Numbers, climb_node, climb_rows
+from boundlab.methods.alpha import Alpha, Alphas, climb_node, climb_rows
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.forward import Forms
+from boundlab.methods.choices import ExactPerPosition
+from boundlab.methods.forward import ForwardBounds
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.plan import Plan
-from boundlab.methods.versions import Versions
 from boundlab.regions import Region
 from boundlab.regions.base import inner
 from boundlab.relaxations.interval import Interval
@@ -62,14 +62,14 @@ class Answer:
     """What is known of every node, and in forward mode its linear bounds."""
 
     analysis: Analysis
-    forms: Forms | None
+    forward_bounds: ForwardBounds | None
     question: Question
     base: Answer | None = None
     """The answer of "crown", which "alpha-crown" makes better."""
     others: tuple[Answer, ...] = ()
     """Answers to looser questions, which are true as well: tighter intervals make other lines,
     which need not suit every output better."""
-    numbers: dict[str, Numbers] = field(default_factory=dict)
+    alphas: dict[str, Alphas] = field(default_factory=dict)
     """The free numbers of the relaxations that "alpha-crown" has found, by output and side."""
 
     @property
@@ -88,8 +88,8 @@ def analyse(question: Question) -> Answer:
         question.memory,
         question.clean,
     )
-    versions = Versions.of(analysis)
-    forms = Forms(analysis) if question.method.startswith("forward") else None
+    versions = ExactPerPosition.of(analysis)
+    forward_bounds = ForwardBounds(analysis) if question.method.startswith("forward") else None
     base = analyse(replace(question, method="crown")) if question.method == "alpha-crown" else None
     if (
         base is not None
@@ -102,8 +102,8 @@ def analyse(question: Question) -> Answer:
 
     def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
-        if forms is not None:
-            forms.add(node, interval)
+        if forward_bounds is not None:
+            forward_bounds.add(node, interval)
         exact = None if versions is None else versions.bound(node, interval)
         if exact is not None:
             return interval.intersect(
@@ -116,8 +116,8 @@ def analyse(question: Question) -> Answer:
         )
         if not wanted or node.name in analysis.plan.exact:
             return interval
-        if forms is not None:
-            found = forms.interval(node)
+        if forward_bounds is not None:
+            found = forward_bounds.interval(node)
         elif base is not None:
             analysis.values[node.name] = found = interval.intersect(
                 base.analysis.interval(node.name)
@@ -127,7 +127,7 @@ def analyse(question: Question) -> Answer:
                     analysis,
                     node.name,
                     question.alpha,
-                    None if question.thorough else partial(analysis.undecided, node.name),
+                    None if question.thorough else partial(analysis.unstable, node.name),
                 )
         elif question.method == "crown" or _bends_nothing(analysis, node):
             thorough = question.thorough or question.method != "crown"
@@ -135,7 +135,7 @@ def analyse(question: Question) -> Answer:
             found = refine.bound_node(
                 analysis,
                 node.name,
-                undecided=None if thorough else partial(analysis.undecided, node.name),
+                unstable=None if thorough else partial(analysis.unstable, node.name),
             )
         else:
             return interval
@@ -147,7 +147,9 @@ def analyse(question: Question) -> Answer:
     bends = question.method == "crown" and any(
         name not in analysis.plan.affine_only for name in refined
     )
-    return Answer(analysis, forms, question, base, others=_answers(_looser(question, bends)))
+    return Answer(
+        analysis, forward_bounds, question, base, others=_answers(_looser(question, bends))
+    )
 
 
 def _answers(questions: list[Question]) -> tuple[Answer, ...]:
@@ -201,8 +203,8 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     node, interval = analysis.graph.nodes[target], analysis.interval(target)
     if target in analysis.regions or not interval.dtype.is_floating_point:
         return interval
-    if answer.forms is not None:
-        interval = interval.intersect(answer.forms.interval(node))
+    if answer.forward_bounds is not None:
+        interval = interval.intersect(answer.forward_bounds.interval(node))
     backward_mode = answer.method not in ("ibp", "forward")
     if (backward_mode and target not in analysis.plan.exact) or _bends_nothing(analysis, node):
         if answer.base is None:
@@ -245,7 +247,7 @@ def _climb(answer: Answer, target: str, side: str, rows: Tensor) -> Tensor:
     """Lower bounds of rows of an output with optimised slopes; notes the numbers that give them."""
     key = f"{target}, {side}"
     start = None if answer.question.start is None else answer.question.start.get(key)
-    bounds, answer.numbers[key] = climb_rows(
+    bounds, answer.alphas[key] = climb_rows(
         answer.analysis, target, rows, answer.question.alpha, start
     )
     return bounds
@@ -318,9 +320,9 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
     else:
         parts = rows.split(rows_at_once(analysis, target, len(rows)))
         best = torch.cat([_through_tail(analysis, target, part, further=True) for part in parts])
-    if answer.forms is not None:
-        known = analysis.interval(target).intersect(answer.forms.interval(node))
-        best = torch.fmax(best, _forward_rows(answer.forms, node, rows))
+    if answer.forward_bounds is not None:
+        known = analysis.interval(target).intersect(answer.forward_bounds.interval(node))
+        best = torch.fmax(best, _forward_rows(answer.forward_bounds, node, rows))
         best = torch.fmax(best, backward.interval_rows(analysis, target, rows, known))
     for other in answer.others:
         best = torch.fmax(best, lower_rows(other, target, rows, side))
@@ -337,7 +339,7 @@ def _through_tail(analysis: Analysis, target: str, rows: Tensor, further: bool) 
     bent = lambda name: (
         name in analysis.plan.settled or not analysis.interval(name).dtype.is_floating_point
     )
-    ends, bias = backward.pull_back(analysis, target, rows, stop=bent)
+    ends, bias = backward.propagate_backward(analysis, target, rows, stop=bent)
     best = bias
     for name, part in ends.items():
         if name in analysis.regions:
@@ -351,7 +353,7 @@ def _through_tail(analysis: Analysis, target: str, rows: Tensor, further: bool) 
         )
     if further and any(name not in analysis.regions for name in ends):
         best = torch.fmax(
-            best, backward.concretize(analysis, *backward.pull_on(analysis, ends, bias))
+            best, backward.concretize(analysis, *backward.propagate_from(analysis, ends, bias))
         )
     return best
 
@@ -419,14 +421,14 @@ def _units(
     bent = lambda name: (
         name in analysis.plan.settled or not isinstance(analysis.relaxation(name), AffineMap)
     )
-    return backward.pull_back(analysis, target, rows, stop=bent)
+    return backward.propagate_backward(analysis, target, rows, stop=bent)
 
 
-def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
+def _forward_rows(forward_bounds: ForwardBounds, node: Node, rows: Tensor) -> Tensor:
     """Lower bounds of rows of the output from its linear bounds in the sources."""
-    analysis = forms.analysis
+    analysis = forward_bounds.analysis
     samples = analysis.samples if node.layout is not None else 1
-    lower, upper = dense(forms.lower[node.name]), dense(forms.upper[node.name])
+    lower, upper = dense(forward_bounds.lower[node.name]), dense(forward_bounds.upper[node.name])
     by_sample: Callable[[Tensor], Tensor] = (
         (lambda t: t.reshape(t.shape[0], 1, -1))
         if node.layout is None
@@ -439,7 +441,7 @@ def _forward_rows(forms: Forms, node: Node, rows: Tensor) -> Tensor:
     )
     total, start = merged[-1], 0
     for name, region in analysis.regions.items():
-        size = forms.width(name)
+        size = forward_bounds.width(name)
         shape = region.centre.shape
         shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
         # else the node cannot depend on it

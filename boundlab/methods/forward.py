@@ -16,16 +16,16 @@ from boundlab.graph.graph import Node
 from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap, Form, Unit, dense
+from boundlab.relaxations.relaxation import AffineMap, ForwardBound, IdentityForm, dense
 
 
 @dataclass(eq=False)
-class Forms:
+class ForwardBounds:
     """The linear bounds found so far in one analysis."""
 
     analysis: Analysis
-    lower: dict[str, Form | Unit] = field(default_factory=dict)
-    upper: dict[str, Form | Unit] = field(default_factory=dict)
+    lower: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
+    upper: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
 
     def width(self, name: str) -> int:
         """The number of columns of a source."""
@@ -53,15 +53,15 @@ class Forms:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
             lower, upper = [self.lower[n] for n in names], [self.upper[n] for n in names]
-            if not (getattr(relaxation, "takes_units", False) and node.layout == Layout()):
+            if not (getattr(relaxation, "accepts_identity", False) and node.layout == Layout()):
                 lower, upper = [dense(form) for form in lower], [dense(form) for form in upper]
             self.lower[name], self.upper[name] = relaxation.forward(lower, upper)  # type: ignore[arg-type]
 
-    def _source(self, node: Node, interval: Interval) -> Form | Unit:
+    def _source(self, node: Node, interval: Interval) -> ForwardBound | IdentityForm:
         names = list(self.analysis.regions)
         first = sum(self.width(name) for name in names[: names.index(node.name)])
         if node.layout is None:
-            return Unit(first, self.columns, interval)
+            return IdentityForm(first, self.columns, interval)
         size = self.width(node.name)
         form = torch.zeros(
             self.columns + 1, *interval.shape, dtype=interval.dtype, device=interval.device
@@ -71,7 +71,7 @@ class Forms:
         )
         return form
 
-    def rows(self, form: Form, node: Node) -> dict[str, Tensor]:
+    def rows(self, form: ForwardBound, node: Node) -> dict[str, Tensor]:
         """The coefficients of a form by source: (elements of a sample, samples, *shape of the
         source)."""
         samples = self.analysis.samples if node.layout is not None else 1
@@ -92,7 +92,7 @@ class Forms:
             start += size
         return found
 
-    def minimum(self, form: Form, node: Node) -> Tensor:
+    def minimum(self, form: ForwardBound, node: Node) -> Tensor:
         """The minimum of a form over the regions, in the shape of the node."""
         samples = self.analysis.samples if node.layout is not None else 1
         shape = form.shape[1:]
@@ -112,6 +112,6 @@ class Forms:
             -self.minimum(-dense(self.upper[node.name]), node),
         )
 
-    def through(self, node: Node, function: AffineMap) -> tuple[Form, Form]:
+    def through(self, node: Node, function: AffineMap) -> tuple[ForwardBound, ForwardBound]:
         """The linear bounds of an affine function of a node."""
         return function.forward([self.lower[node.name]], [self.upper[node.name]])

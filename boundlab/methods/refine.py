@@ -16,7 +16,7 @@ from torch import Tensor
 from boundlab.coefficients.window import Window, pick
 from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, concretize, dense, interval_rows, pull_back
+from boundlab.methods.backward import Rows, concretize, dense, interval_rows, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 from boundlab.relaxations.interval import Interval
 
@@ -26,7 +26,7 @@ TRIAL = 32
 """How many rows of each sample tell whether a look at a node leaves no more than that share of
 them; up to twice as many if these are all."""
 
-Undecided = Callable[[Interval], Tensor]
+Unstable = Callable[[Interval], Tensor]
 """Which elements of a node are worth more work, given what is known of it by now."""
 
 
@@ -37,7 +37,7 @@ def total_size(analysis: Analysis, target: str) -> int:
 
 def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:
     """Lower bounds of <rows, target>: (rows, samples)."""
-    return concretize(analysis, *pull_back(analysis, target, rows))
+    return concretize(analysis, *propagate_backward(analysis, target, rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +103,11 @@ def identity_rows(analysis: Analysis, target: str) -> Tensor:
 
 
 def bound_node(
-    analysis: Analysis, target: str, sides: str = "both", undecided: Undecided | None = None
+    analysis: Analysis, target: str, sides: str = "both", unstable: Unstable | None = None
 ) -> Interval:
     """What is known of a node, made tighter by backward mode.
 
-    undecided: asks which elements to bound, before any work and again as bounds become known; None
+    unstable: asks which elements to bound, before any work and again as bounds become known; None
     asks for every element. Of both sides the one nearer to 0 comes first, as it may settle the
     matter.
     """
@@ -119,14 +119,14 @@ def bound_node(
             target,
             known,
             every if sides == "lower" else ~every,
-            undecided,
+            unstable,
             at_once,
             Looks(),
         )[0]
     first, looks = known.centre >= 0, Looks()
-    known, widest = _one_side(analysis, target, known, first, undecided, at_once, looks)
+    known, widest = _one_side(analysis, target, known, first, unstable, at_once, looks)
     at_once = max(at_once, coefficients(analysis) // widest) if widest else at_once
-    return _one_side(analysis, target, known, ~first, undecided, at_once, looks)[0]
+    return _one_side(analysis, target, known, ~first, unstable, at_once, looks)[0]
 
 
 def _one_side(
@@ -134,17 +134,17 @@ def _one_side(
     target: str,
     known: Interval,
     below: Tensor,
-    undecided: Undecided | None,
+    unstable: Unstable | None,
     at_once: int,
     looks: Looks,
 ) -> tuple[Interval, int]:
-    """Bound the undecided elements of a node on one side: from below where ``below`` says so, else
+    """Bound the unstable elements of a node on one side: from below where ``below`` says so, else
     from above. at_once: how many rows to begin with; returned is also how many coefficients of one
     node a row takes at most, 0 if that is not known. looks: what those of the other side, if it
     came first, have settled; else some rows of this one try."""
     elements = Elements(analysis, target)
     # (samples, size)
-    wanted = elements.split(torch.ones_like(below) if undecided is None else undecided(known))
+    wanted = elements.split(torch.ones_like(below) if unstable is None else unstable(known))
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
     counts = wanted.sum(1)
     count = int(counts.max()) if wanted.numel() else 0
@@ -170,12 +170,12 @@ def _one_side(
     while done < len(order):
         chosen = order[done : done + at_once]
         rows = elements.rows(chosen, sign.T.gather(0, chosen))
-        if undecided is None:
+        if unstable is None:
             best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
             done += len(chosen)
             continue
         trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None] < trying
-        going = lambda least: elements.split(undecided(known_with(least)))
+        going = lambda least: elements.split(unstable(known_with(least)))
         race = Race(
             analysis,
             chosen,
@@ -268,7 +268,7 @@ class Race:
     def run(self, target: str, rows: Rows) -> bool:
         """Pull the rows back, and note the bounds of those that come to the sources; whether any
         do."""
-        ends, bias = pull_back(self.analysis, target, rows, visit=self.visit)
+        ends, bias = propagate_backward(self.analysis, target, rows, visit=self.visit)
         if len(bias):
             self.note(concretize(self.analysis, ends, bias), self.open)
         return bool(len(bias))

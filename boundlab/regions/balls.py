@@ -14,7 +14,7 @@ from boundlab.errors import ArgumentError
 from boundlab.regions.base import Region, drawn, inner, over_box, take_samples
 from boundlab.regions.boxes import Box, _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
-from boundlab.relaxations.interval import Interval, Reach
+from boundlab.relaxations.interval import DualRadius, Interval
 
 
 def _sums(c: Tensor, value: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class _Ball(Region):
             and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
         )
 
-    def reach(self) -> Reach | None:
+    def reach(self) -> DualRadius | None:
         """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper
         bound: ||a||_8 >= ||a||_inf."""
         if not self._is_plain or self.order == math.inf:
@@ -121,7 +121,7 @@ class _Ball(Region):
             ) * rows.norm(self._dual)
         if not isinstance(rows, Window) or not rows.places.sizes or self.order == math.inf:
             return super().least(rows)
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
         see = lambda tensor: rows.places.take(tensor.expand(x.shape))
         hull = None if self._is_whole else self.hull()
         seen = None if hull is None else Interval(see(hull.lower), see(hull.upper))

@@ -13,7 +13,7 @@ from boundlab.coefficients.outer import Outer
 from boundlab.coefficients.window import Window
 from boundlab.kernels.fused import least
 from boundlab.kernels.reductions import dots
-from boundlab.relaxations.interval import Interval, Reach
+from boundlab.relaxations.interval import DualRadius, Interval
 
 
 class Region(ABC):
@@ -50,7 +50,7 @@ class Region(ABC):
         """Whether the set is its hull, so that interval arithmetic is exact for one affine step."""
         return False
 
-    def reach(self) -> Reach | None:
+    def reach(self) -> DualRadius | None:
         """How far <a, x> can be from its value at the centre, in closed form; None if there is no
         form smaller than the hull's."""
         return None
@@ -73,7 +73,7 @@ class Region(ABC):
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
         """:meth:`minimum`, for coefficients in every form."""
         if isinstance(rows, Window) and self.is_box:
-            box, rows = self.hull(), rows.cleaned()
+            box, rows = self.hull(), rows.zero_padded()
             return rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
         return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
 

@@ -130,7 +130,7 @@ class Words(Region):
         """Rows that see a few words are compared with the substitutes of those alone."""
         if not isinstance(rows, Window) or not self.substitutes.shape[2]:
             return super().least(rows)
-        rows = rows.cleaned().covering([1])
+        rows = rows.zero_padded().covering([1])
         see = rows.places.take
         gains = rows.values.new_zeros(*rows.values.shape[:3])
         for k in range(self.substitutes.shape[2]):

@@ -66,7 +66,7 @@ class Interval:
     def around(centre: Tensor, radius: Tensor) -> Interval:
         """``centre +- radius``."""
         return (
-            Ball(centre, radius)
+            MidRad(centre, radius)
             if centre.shape == radius.shape
             else Interval(centre - radius, centre + radius)
         )
@@ -89,19 +89,19 @@ class Interval:
         return Interval(self.lower - room, self.upper + room)
 
 
-Reach = Callable[[Callable[[float], Tensor]], Tensor]
+DualRadius = Callable[[Callable[[float], Tensor]], Tensor]
 """How far <a, x> can be from its value at the centre of a set, for many a at once: asks for the
 sums of |a|^q for some q."""
 
 
 @dataclass(frozen=True, eq=False)
-class Hull(Interval):
+class DualNormInterval(Interval):
     """The hull of a set that is smaller, with the set's own reach."""
 
-    reach: Reach
+    reach: DualRadius
 
 
-class Ball(Interval):
+class MidRad(Interval):
     """``centre +- radius``. The ends are computed when they are asked for, once: chains of layers
     go without them."""
 
@@ -160,7 +160,7 @@ def laid_out(rows: Tensor, x: Interval) -> Tensor:
     """Rows (rows, *shape) of a value with the channels last in memory if those of the value are:
     convolutions are faster then, and steps that read both together are several times as fast as on
     two orders."""
-    last, value = LAST.get(rows.dim() - 3), x.centre if isinstance(x, Ball) else x.lower
+    last, value = LAST.get(rows.dim() - 3), x.centre if isinstance(x, MidRad) else x.lower
     if (
         last is None
         or rows.numel() == 0

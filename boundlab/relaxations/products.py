@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from boundlab.coefficients.window import Window
-from boundlab.relaxations.relaxation import AffineMap, Form, Relaxation, Rows, Terms, add_constant
+from boundlab.relaxations.relaxation import (
+    AffineMap,
+    ForwardBound,
+    Relaxation,
+    Rows,
+    Terms,
+    add_constant,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,20 +33,25 @@ class CentreForm:
     in_y: AffineMap  # y -> B(cx, y)
     centre: Tensor  # B(cx, cy)
     slack: Tensor  # B(rx, ry)
-    takes_units: ClassVar[bool] = True
+    accepts_identity: ClassVar[bool] = True
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         x_rows, _ = self.in_x.backward(rows)
         y_rows, _ = self.in_y.backward(rows)
         return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
-        if shared != {1} or self.in_y.apart is None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if shared != {1} or self.in_y.per_sample is None:
             return None
         x_rows, _ = self.in_x.backward(rows)
-        return [*x_rows, *self.in_y.apart(rows)], [(rows, -self.centre), (rows.abs(), -self.slack)]
+        return [*x_rows, *self.in_y.per_sample(rows)], [
+            (rows, -self.centre),
+            (rows.abs(), -self.slack),
+        ]
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
         low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
         return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(
@@ -75,16 +87,18 @@ class SignedForm:
         of_x, terms = self._in_x(rows)
         return [of_x, *self.in_y.backward(rows)[0]], terms
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
-        if shared != {1} or self.in_y.apart is None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if shared != {1} or self.in_y.per_sample is None:
             return None
         of_x, terms = self._in_x(rows)
-        return [of_x, *self.in_y.apart(rows)], terms
+        return [of_x, *self.in_y.per_sample(rows)], terms
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         return self.planes.backward_window(rows)  # type: ignore[attr-defined, no-any-return]
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         low, _ = self.below.forward(lower[:1], upper[:1])
         _, up = self.above.forward(lower[:1], upper[:1])
         low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
@@ -100,23 +114,25 @@ class WithBias:
     bias: AffineMap
 
     @property
-    def takes_units(self) -> bool:
-        return getattr(self.body, "takes_units", False)
+    def accepts_identity(self) -> bool:
+        return getattr(self.body, "accepts_identity", False)
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         body, terms = self.body.backward(rows)
         bias, _ = self.bias.backward(rows)
         return [*body, *bias], terms
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
         """The bias comes third, behind x and y."""
-        body = getattr(self.body, "backward_apart", None)
-        if 2 not in shared or self.bias.apart is None or body is None:
+        body = getattr(self.body, "backward_per_sample", None)
+        if 2 not in shared or self.bias.per_sample is None or body is None:
             return None
         found = body(rows, shared - {2}) if len(shared) > 1 else self.body.backward(rows)
-        return None if found is None else ([*found[0], *self.bias.apart(rows)], found[1])
+        return None if found is None else ([*found[0], *self.bias.per_sample(rows)], found[1])
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         low, up = self.body.forward(lower[:-1], upper[:-1])
         bias_low, bias_up = self.bias.forward(lower[-1:], upper[-1:])
         return low + bias_low, up + bias_up

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.window import Places, Window
+from boundlab.coefficients.window import Placement, Window
 from boundlab.kernels.reductions import seems_finite, spares
 from boundlab.relaxations.interval import Interval
 
@@ -33,12 +33,12 @@ Rows = Tensor
 Terms = list[tuple[Rows, Tensor | None]]
 """Constants of a backward step, as pairs whose inner products per sample are to be added; None for
 a sum."""
-Form = Tensor
+ForwardBound = Tensor
 """(columns + 1, *shape of a node): a linear function of the sources, constant term last."""
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class IdentityForm:
     """The form of a source without a batch, which is itself: the columns from ``first`` on, of so
     many. Not made where that can be helped: for a weight it has as many entries as the square of
     the weight's."""
@@ -47,7 +47,7 @@ class Unit:
     columns: int
     source: Interval
 
-    def dense(self) -> Form:
+    def dense(self) -> ForwardBound:
         shape, size = self.source.shape, self.source.shape.numel()
         form = torch.zeros(
             self.columns + 1, size, dtype=self.source.dtype, device=self.source.device
@@ -56,12 +56,12 @@ class Unit:
         return form.reshape(-1, *shape)
 
 
-def dense(form: Form | Unit) -> Form:
-    return form.dense() if isinstance(form, Unit) else form
+def dense(form: ForwardBound | IdentityForm) -> ForwardBound:
+    return form.dense() if isinstance(form, IdentityForm) else form
 
 
 class Relaxation(Protocol):
-    """A relaxation may also have ``backward_apart(rows, shared)``, for samples in dimension 0:
+    """A relaxation may also have ``backward_per_sample(rows, shared)``, for samples in dimension 0:
     ``backward`` with the rows of the arguments ``shared``, which have no batch, kept apart by
     samples, (rows, samples, *shape); None where that is not known.
 
@@ -73,7 +73,9 @@ class Relaxation(Protocol):
         """Coefficient rows for each argument, and the constant terms that they leave."""
         ...
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         """Lower and upper linear bounds of y in the sources."""
         ...
 
@@ -93,7 +95,7 @@ def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
     return rows.sum(dim=shrunk, keepdim=True) if shrunk else rows
 
 
-def sum_apart(rows: Tensor, shape: Sequence[int]) -> Tensor:
+def sum_per_sample(rows: Tensor, shape: Sequence[int]) -> Tensor:
     """Undo broadcasting of a value without samples, sample by sample: (rows, samples, *big) ->
     (rows, samples, *shape)."""
     # a 1 may stand for the samples
@@ -113,14 +115,14 @@ def align(form: Tensor, ndim: int) -> Tensor:
     return form.reshape(form.shape[0], *[1] * (ndim + 1 - form.dim()), *form.shape[1:])
 
 
-def add_constant(form: Form, constant: Tensor | None) -> Form:
+def add_constant(form: ForwardBound, constant: Tensor | None) -> ForwardBound:
     """Add to the constant term of a form that nothing else refers to."""
     if constant is not None:
         form[-1] += constant
     return form
 
 
-def _signed(slope: Tensor, rising: Form, falling: Form) -> Form:
+def _signed(slope: Tensor, rising: ForwardBound, falling: ForwardBound) -> ForwardBound:
     """A slope times one form where it is positive and times the other where it is negative."""
     if spares(slope >= 0):
         return slope * rising
@@ -176,7 +178,7 @@ class Lines:
             sum_to(part, shape) for part, shape in zip(mixed, self.shapes, strict=True)
         ], _terms(positive, self.lower_bias, negative, self.upper_bias)
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
         if _one_a_sample(rows, self.shapes, shared):
             return None
         positive, negative = self._parts(rows)
@@ -185,7 +187,7 @@ class Lines:
             for low, up in zip(self.lower, self.upper, strict=True)
         ]
         found = [
-            sum_apart(part, shape) if k in shared else sum_to(part, shape)
+            sum_per_sample(part, shape) if k in shared else sum_to(part, shape)
             for k, (part, shape) in enumerate(zip(mixed, self.shapes, strict=True))
         ]
         return found, _terms(positive, self.lower_bias, negative, self.upper_bias)
@@ -214,7 +216,9 @@ class Lines:
             [(rows.with_values(part, rows.clean), constant) for part, constant in terms]
         )
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         ndim = self.lower[0].dim()
         low: Tensor | None = None
         up: Tensor | None = None
@@ -253,7 +257,7 @@ class Planes:
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         return self._pulled(rows, set())
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
         return None if _one_a_sample(rows, self.shapes, shared) else self._pulled(rows, shared)
 
     def _pulled(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
@@ -271,7 +275,7 @@ class Planes:
                 equation, negative, up
             )
             out.append(
-                sum_apart(coefficients, shape) if k in shared else sum_to(coefficients, shape)
+                sum_per_sample(coefficients, shape) if k in shared else sum_to(coefficients, shape)
             )
         return out, terms
 
@@ -292,10 +296,10 @@ class Planes:
             or any(letters[0] != batch for letters in self.arguments)
         ):
             return None
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
         runs = dict(zip(self.result[1:], rows.places.runs, strict=True))
         extents = dict(zip(self.result[1:], rows.places.sizes, strict=True))
-        within = lambda letters: Places(
+        within = lambda letters: Placement(
             tuple(sizes[c] for c in letters),
             tuple(extents.get(c, sizes[c]) for c in letters),
             tuple(runs.get(c) for c in letters),
@@ -317,7 +321,9 @@ class Planes:
             ]
         )
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         low: Tensor | float = 0.0
         up: Tensor | float = 0.0
         for letters, a, b, low_form, up_form in zip(
@@ -381,8 +387,8 @@ class AffineMap:
     signs: tuple[int, ...] = ()
     windows: Callable[[], Callable[[Window], list[Window] | None] | None] = lambda: None
     unbiased: Callable[..., Tensor] | None = None
-    apart: Callable[[Rows], list[Any]] | None = None
-    takes_units: ClassVar[bool] = True
+    per_sample: Callable[[Rows], list[Any]] | None = None
+    accepts_identity: ClassVar[bool] = True
 
     @property
     def linear(self) -> bool:
@@ -413,16 +419,16 @@ class AffineMap:
         ]
         return coefficients, [] if self.linear else [(rows, self.offset)]
 
-    def backward_apart(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
-        if self.apart is None:
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        if self.per_sample is None:
             return None
-        return self.apart(rows), [] if self.linear else [(rows, self.offset)]
+        return self.per_sample(rows), [] if self.linear else [(rows, self.offset)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         transpose = self._of_windows
         if transpose is None:
             return None
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
         coefficients = transpose(rows)
         if coefficients is None:
             return None
@@ -434,7 +440,9 @@ class AffineMap:
         ]
         return coefficients, 0.0 if self.linear else rows.dot(self.offset)
 
-    def _of_units(self, units: Sequence[Unit], apart: Callable[[Rows], list[Any]]) -> Form:
+    def _of_units(
+        self, units: Sequence[IdentityForm], per_sample: Callable[[Rows], list[Any]]
+    ) -> ForwardBound:
         """The forms of what is read from sources without a batch alone: what every sample asks of
         them, with columns for rows."""
         constant = self.function(*self.zeros)
@@ -443,7 +451,7 @@ class AffineMap:
             size, 1, *constant.shape[1:]
         )
         form = constant.new_zeros(units[0].columns + 1, *constant.shape)
-        for unit, rows in zip(units, apart(eye.expand(size, *constant.shape)), strict=True):
+        for unit, rows in zip(units, per_sample(eye.expand(size, *constant.shape)), strict=True):
             columns = (
                 (rows if isinstance(rows, Tensor) else rows.dense())
                 .reshape(size, samples, -1)
@@ -453,14 +461,14 @@ class AffineMap:
         form[-1] = constant
         return form
 
-    def apply(self, forms: Sequence[Form | Unit]) -> Form:
+    def apply(self, forms: Sequence[ForwardBound | IdentityForm]) -> ForwardBound:
         """The linear part on every column, the whole function on the constant term."""
-        units = [form for form in forms if isinstance(form, Unit)]
-        if self.apart is not None and len(units) == len(forms):
-            return self._of_units(units, self.apart)
+        units = [form for form in forms if isinstance(form, IdentityForm)]
+        if self.per_sample is not None and len(units) == len(forms):
+            return self._of_units(units, self.per_sample)
         return self._apply([dense(form) for form in forms])
 
-    def _apply(self, forms: Sequence[Form]) -> Form:
+    def _apply(self, forms: Sequence[ForwardBound]) -> ForwardBound:
         if self.linear:
             return mapped(self.function, forms)
         if self.unbiased is not None:
@@ -477,8 +485,10 @@ class AffineMap:
         return lambda *columns: push(tuple(columns))[0]
 
     def forward(
-        self, lower: Sequence[Form | Unit], upper: Sequence[Form | Unit]
-    ) -> tuple[Form, Form]:
+        self,
+        lower: Sequence[ForwardBound | IdentityForm],
+        upper: Sequence[ForwardBound | IdentityForm],
+    ) -> tuple[ForwardBound, ForwardBound]:
         if all(low is up for low, up in zip(lower, upper, strict=True)):
             result = self.apply(lower)
             return result, result

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
-from boundlab.relaxations.interval import Ball, Interval
+from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.relaxation import AffineMap, Relaxation, constant_lines
 from boundlab.rules.registry import Call, aten, register
 from boundlab.rules.transposes import LINEAR, constant_of, transpose_of
@@ -113,7 +113,7 @@ class Affine:
     def _keeps_balls(self, call: Call) -> bool:
         """Whether the centre of the result is the function of the centres, and its radius that of
         the radii: a linear operator with positive coefficients."""
-        if not all(isinstance(x, Ball) for x in call.inputs) or min(self._signs(call)) < 0:
+        if not all(isinstance(x, MidRad) for x in call.inputs) or min(self._signs(call)) < 0:
             return False
         packet = getattr(call.node.op, "overloadpacket", None)
         return packet in LINEAR or (packet is aten.add and len(call.inputs) == 2)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import all_finite, seems_finite, spares
 from boundlab.kernels.trained_linear import interval_linear, is_trained
-from boundlab.relaxations.interval import Hull, Interval
+from boundlab.relaxations.interval import DualNormInterval, Interval
 from boundlab.relaxations.products import CentreForm, SignedForm, WithBias
 from boundlab.relaxations.relaxation import (
     AffineMap,
@@ -37,8 +37,8 @@ from boundlab.relaxations.relaxation import (
     constant_lines,
 )
 from boundlab.rules.affine import around
-from boundlab.rules.apart import bias_apart, weight_apart
-from boundlab.rules.registry import Call, Family, aten, register
+from boundlab.rules.per_sample import bias_per_sample, weight_per_sample
+from boundlab.rules.registry import Call, SlopeFamily, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -63,7 +63,7 @@ Plane = tuple[Tensor, Tensor, Tensor]
 """Slopes in x and y and intercept."""
 
 
-def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[Plane, Plane]:
+def mccormick(x: Interval, y: Interval, alphas: Tensor | None = None) -> tuple[Plane, Plane]:
     """The lower and the upper plane, elementwise with broadcasting.
 
     numbers: the shares of (A) in the lower plane and of the first one in the upper, instead of one
@@ -71,7 +71,7 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
     """
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
-    shares: Sequence[Tensor] = chosen_planes(x, y) if numbers is None else list(numbers)
+    shares: Sequence[Tensor] = chosen_planes(x, y) if alphas is None else list(alphas)
     finite = seems_finite(x.lower, x.upper, y.lower, y.upper)
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
@@ -80,7 +80,7 @@ def mccormick(x: Interval, y: Interval, numbers: Tensor | None = None) -> tuple[
         in_x, in_y = _blend(share, a, c), _blend(share, b, d)
         # the intercept of each plane is minus the product of its slopes
         planes.append(
-            (in_x, in_y, -(in_x * in_y) if numbers is None else -_blend(share, a * b, c * d))
+            (in_x, in_y, -(in_x * in_y) if alphas is None else -_blend(share, a * b, c * d))
         )
     return planes[0], planes[1]
 
@@ -205,20 +205,22 @@ class Bilinear:
             up = up + at(bias.upper if isinstance(bias, Interval) else bias)
         return Interval(low, up)
 
-    def _hull(self, call: Call) -> tuple[Hull, Any, Callable[[Any, Tensor], Tensor]] | None:
+    def _hull(
+        self, call: Call
+    ) -> tuple[DualNormInterval, Any, Callable[[Any, Tensor], Tensor]] | None:
         """An argument that is a set smaller than its hull, the other one, and the operator as a
         function of (other, it)."""
         x, y, _ = self._sides(call)
         if (
             self.letters is _elementwise
             or not self.is_plain
-            or not (isinstance(x, Hull) or isinstance(y, Hull))
+            or not (isinstance(x, DualNormInterval) or isinstance(y, DualNormInterval))
         ):
             return None
         function = self._unbiased(call)
         return (
             (y, x, function)
-            if isinstance(y, Hull)
+            if isinstance(y, DualNormInterval)
             else (x, y, lambda other, own: function(own, other))
         )
 
@@ -257,7 +259,7 @@ class Bilinear:
                 constant_of(call),
                 windows=lambda: windows_of(call),
                 unbiased=self._linear_part(call),
-                apart=self._apart(call),
+                per_sample=self._per_sample(call),
             )
         x, y, bias = self._sides(call)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
@@ -273,18 +275,18 @@ class Bilinear:
             body = self._planes(call, constant)
         if not isinstance(bias, Interval):
             return body
-        apart = bias_apart(_packet(call))
+        per_sample = bias_per_sample(_packet(call))
         return WithBias(
             body,
             AffineMap(
                 self._bias(call),
                 None,
                 call.inputs[-1:],
-                apart=None if apart is None else lambda rows: [apart(rows)],
+                per_sample=None if per_sample is None else lambda rows: [per_sample(rows)],
             ),
         )
 
-    def _apart(self, call: Call) -> Callable[[Rows], list[Any]] | None:
+    def _per_sample(self, call: Call) -> Callable[[Rows], list[Any]] | None:
         """The transpose of a one-sided call, sample by sample."""
         x, y, bias = self._sides(call)
         (_, _, *rest), kwargs = call.arguments
@@ -293,16 +295,16 @@ class Bilinear:
         if isinstance(x, Interval):
             return None
         if isinstance(y, Interval):
-            parts.append(weight_apart(packet, x, y.shape, rest, kwargs))
+            parts.append(weight_per_sample(packet, x, y.shape, rest, kwargs))
         if isinstance(bias, Interval):
-            parts.append(bias_apart(packet))
+            parts.append(bias_per_sample(packet))
         return (
             None
             if None in parts
             else lambda rows: [part(rows) for part in parts if part is not None]
         )
 
-    def family(self, call: Call) -> Family | None:
+    def family(self, call: Call) -> SlopeFamily | None:
         """The shares of the two planes below and above, of every product."""
         x, y, bias = self._sides(call)
         if not self.nonlinear(call) or self.letters is None or isinstance(bias, Interval):
@@ -312,9 +314,9 @@ class Bilinear:
         shape = torch.broadcast_shapes(spread[0].shape, spread[1].shape)
         start = torch.stack([choice.expand(shape) for choice in chosen_planes(*spread)]).to(x.dtype)
         constant = self._bias(call)(bias) if isinstance(bias, Tensor) else 0
-        return Family(
+        return SlopeFamily(
             start,
-            lambda numbers: self._planes(call, constant, numbers),
+            lambda alphas: self._planes(call, constant, alphas),
             by_row=self.letters is _elementwise,
         )
 
@@ -355,12 +357,10 @@ class Bilinear:
             (x_letters, y_letters),
         )
 
-    def _planes(self, call: Call, constant: Any, numbers: Tensor | None = None) -> Relaxation:
+    def _planes(self, call: Call, constant: Any, alphas: Tensor | None = None) -> Relaxation:
         x, y, _ = self._sides(call)
         space, result, (x_letters, y_letters) = self._space(call)
-        lower, upper = mccormick(
-            _spread(x, x_letters, space), _spread(y, y_letters, space), numbers
-        )
+        lower, upper = mccormick(_spread(x, x_letters, space), _spread(y, y_letters, space), alphas)
         summed = [i for i, letter in enumerate(space) if letter not in result]
         full = lower[2].shape
         if self.letters is not _elementwise:
@@ -418,7 +418,7 @@ class Bilinear:
             (y,),
             transpose_of(only_y),
             0.0,
-            apart=self._apart(only_y),
+            per_sample=self._per_sample(only_y),
         )
         biases = [constant - function(x.lower, end) for end in (y.lower, y.upper)]
         return SignedForm(
@@ -444,7 +444,7 @@ class Bilinear:
             (y,),
             transpose_of(only_y),
             0.0,
-            apart=self._apart(only_y),
+            per_sample=self._per_sample(only_y),
         )
         found = self._hull(call)
         if found is None:
@@ -455,7 +455,9 @@ class Bilinear:
         return CentreForm(in_x, in_y, function(middle, centre) - constant, slack)
 
 
-def _reach(hull: Hull, largest: Any, function: Callable[[Any, Tensor], Tensor]) -> Tensor:
+def _reach(
+    hull: DualNormInterval, largest: Any, function: Callable[[Any, Tensor], Tensor]
+) -> Tensor:
     """How far products with at most ``largest`` move over the hull's set. Powers are taken of
     shares of the largest of all, so that they do not overflow; where they vanish, the reach that is
     assumed of almost nothing is larger."""

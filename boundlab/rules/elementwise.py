@@ -14,7 +14,7 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, Family, aten, register
+from boundlab.rules.registry import Call, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching
 
 
@@ -53,7 +53,7 @@ class Elementwise:
         (a, b), (c, d) = curves.lines(call.bind(), self._curve(call), x)
         return Lines((a,), b, (c,), d, (x.shape,))
 
-    def family(self, call: Call) -> Family:
+    def family(self, call: Call) -> SlopeFamily:
         """One number for the lower line, one for the upper."""
         (x,) = call.inputs
         f, curve = call.bind(), self._curve(call)
@@ -64,7 +64,7 @@ class Elementwise:
             (a, b), (c, d) = low(alpha[0]), up(alpha[1])
             return Lines((a,), b, (-c,), -d, (x.shape,))
 
-        return Family(torch.stack([low_start, up_start]), member)
+        return SlopeFamily(torch.stack([low_start, up_start]), member)
 
     def nonlinear(self, call: Call) -> bool:
         return True
@@ -73,7 +73,7 @@ class Elementwise:
         (_, *rest), kwargs = call.arguments
         return bool(self.curve(*rest, **kwargs).jumps)
 
-    def undecided(self, call: Call) -> Tensor:
+    def unstable(self, call: Call) -> Tensor:
         """Inside a linear piece nothing is left to gain."""
         (x,) = call.inputs
         (_, *rest), kwargs = call.arguments

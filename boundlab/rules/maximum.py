@@ -17,7 +17,7 @@ from torch import Tensor
 from boundlab.kernels.reductions import all_finite
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation, constant_lines
-from boundlab.rules.registry import Call, Family, Relaxed, aten, register
+from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
 
 
 def _over(call: Call) -> tuple[list[int], bool]:
@@ -34,7 +34,7 @@ def _interval(call: Call) -> Interval:
     return Interval(f(x.lower), f(x.upper))
 
 
-def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
+def _planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
     """numbers: the share of the entry with the largest upper bound below, and of the constant
     above."""
     (x,) = call.inputs
@@ -61,8 +61,8 @@ def _planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     sloped = ((slope * centre).sum(-1) + bias < peak) | ~others.squeeze(-1)
     up_slope = torch.where(sloped.unsqueeze(-1), slope, 0)
     up_bias = torch.where(sloped, bias, peak)
-    if numbers is not None:
-        below, above = (part.reshape(low_bias.shape) for part in numbers)
+    if alphas is not None:
+        below, above = (part.reshape(low_bias.shape) for part in alphas)
         above = torch.where(others.squeeze(-1), above, 0)
         low_slope = torch.lerp(
             low_slope,
@@ -114,12 +114,14 @@ def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
     return space, result
 
 
-def _family(call: Call) -> Family | None:
+def _family(call: Call) -> SlopeFamily | None:
     (x,) = call.inputs
     if not all_finite(x.lower, x.upper):
         return None
     start = torch.zeros_like(call.bind()(x.lower))
-    return Family(torch.stack([start, start]), lambda numbers: _planes(call, numbers), by_row=False)
+    return SlopeFamily(
+        torch.stack([start, start]), lambda alphas: _planes(call, alphas), by_row=False
+    )
 
 
 register(aten.amax, rule=Relaxed(_interval, _planes, choices=_family))

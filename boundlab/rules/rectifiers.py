@@ -21,9 +21,9 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
-from boundlab.relaxations.interval import Ball, Interval, laid_out
-from boundlab.relaxations.relaxation import Form, Lines, Relaxation, Rows, Terms
-from boundlab.rules.registry import Call, Family, aten, register
+from boundlab.relaxations.interval import Interval, MidRad, laid_out
+from boundlab.relaxations.relaxation import ForwardBound, Lines, Relaxation, Rows, Terms
+from boundlab.rules.registry import Call, SlopeFamily, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
 
@@ -44,7 +44,7 @@ class Rectified:
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         rows = laid_out(rows, self.x) if self.plain else rows
-        ball = isinstance(self.x, Ball)
+        ball = isinstance(self.x, MidRad)
         coefficients, constants = rectified(
             rows, *(self.x.ball if ball else (self.x.lower, self.x.upper)), self.plain, ball
         )
@@ -53,7 +53,9 @@ class Rectified:
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         return self.lines.backward_window(rows)
 
-    def forward(self, lower: Sequence[Form], upper: Sequence[Form]) -> tuple[Form, Form]:
+    def forward(
+        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
+    ) -> tuple[ForwardBound, ForwardBound]:
         return self.lines.forward(lower, upper)
 
 
@@ -110,15 +112,15 @@ class Rectifier:
             )
         return True
 
-    def undecided(self, call: Call) -> Tensor:
+    def unstable(self, call: Call) -> Tensor:
         (x,) = call.inputs
         return (x.lower < 0) & (x.upper > 0)
 
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
         f, s = call.bind(), _negative_slope(call)
-        if isinstance(x, Ball) and not isinstance(s, Tensor) and s == 0:
-            return Ball(*rectified_ball(*x.ball))
+        if isinstance(x, MidRad) and not isinstance(s, Tensor) and s == 0:
+            return MidRad(*rectified_ball(*x.ball))
         ends = f(x.lower), f(x.upper)
         if not isinstance(s, Tensor) and s >= 0:
             return Interval(*ends)
@@ -149,19 +151,19 @@ class Rectifier:
             ],
         )
 
-    def family(self, call: Call) -> Family:
+    def family(self, call: Call) -> SlopeFamily:
         """The number takes the slope of the free line from that of the one piece to that of the
         other."""
         (x,) = call.inputs
         start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
         if isinstance(below, Tensor) or below != 0 or x.requires_grad:
-            return Family(
+            return SlopeFamily(
                 start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below))
             )
-        chord, undecided = self._lines(call, None), self.undecided(call).to(x.dtype)
-        decided = chord.upper[0] * (1 - undecided)
-        free = lambda alpha: torch.addcmul(decided, alpha.squeeze(0), undecided)
-        return Family(
+        chord, unstable = self._lines(call, None), self.unstable(call).to(x.dtype)
+        decided = chord.upper[0] * (1 - unstable)
+        free = lambda alpha: torch.addcmul(decided, alpha.squeeze(0), unstable)
+        return SlopeFamily(
             start,
             lambda alpha: Sloped((free(alpha),), None, chord.upper, chord.upper_bias, chord.shapes),
         )

@@ -120,16 +120,16 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class SlopeFamily:
     """Relaxations of one call with free numbers in [0, 1], each of them sound.
 
-    start: (numbers, *shape of the result), the member that the rule would choose by itself. member:
+    start: (numbers, *shape of the result), the member that the rule would choose by itself. at:
     from numbers (numbers, *shape), or (numbers, rows, *shape) where each row may have its own, to
     the relaxation.
     """
 
     start: Tensor
-    member: Callable[[Tensor], Relaxation]
+    at: Callable[[Tensor], Relaxation]
     by_row: bool = True
 
 
@@ -137,7 +137,7 @@ class Rule(Protocol):
     """What a method needs to know of an operator.
 
     A rule may also have ``jumps(call)``: whether its operator is discontinuous;
-    ``undecided(call)``: a mask of the elements of its only perturbed argument for which tighter
+    ``unstable(call)``: a mask of the elements of its only perturbed argument for which tighter
     bounds could change the relaxation (by default all that are not points); ``family(call)``:
     relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its relaxation
     gets better with what is known of the result.
@@ -218,9 +218,9 @@ class Relaxed:
     kind: str = "relaxed"
     uses_result: bool = False
     has_jumps: bool = False
-    choices: Callable[[Call], Family | None] = lambda call: None
+    choices: Callable[[Call], SlopeFamily | None] = lambda call: None
 
-    def family(self, call: Call) -> Family | None:
+    def family(self, call: Call) -> SlopeFamily | None:
         return self.choices(call)
 
     def jumps(self, call: Call) -> bool:

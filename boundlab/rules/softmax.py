@@ -38,7 +38,7 @@ from boundlab.kernels.reductions import all_finite, seems_finite, spares
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation
 from boundlab.rules.curves import ROOM
-from boundlab.rules.registry import Call, Family, Relaxed, aten, register
+from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
 
 
 def _dimension(call: Call) -> int:
@@ -126,15 +126,15 @@ def softmax_interval(call: Call) -> Interval:
     return Interval(_without(gone, lower).movedim(-1, dim), upper.movedim(-1, dim))
 
 
-def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
+def softmax_planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
     """numbers: the shares of the exponential reading below and above, instead of one or the
     other."""
     dim, x, gone, pairs = _readings(call)
-    shares = _better(x, pairs) if numbers is None else [share.movedim(dim, -1) for share in numbers]
+    shares = _better(x, pairs) if alphas is None else [share.movedim(dim, -1) for share in alphas]
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
         # with shares 0 and 1 a choice
-        mixed = numbers is not None or seems_finite(slope, bias, other_slope, other_bias)
+        mixed = alphas is not None or seems_finite(slope, bias, other_slope, other_bias)
         blend = (
             (lambda s, a, b: torch.lerp(a, b, s))
             if mixed
@@ -150,12 +150,12 @@ def softmax_planes(call: Call, numbers: Tensor | None = None) -> Relaxation:
     return _planes(call, dim, *planes)
 
 
-def softmax_family(call: Call) -> Family | None:
+def softmax_family(call: Call) -> SlopeFamily | None:
     dim, x, _, pairs = _readings(call)
     if not all_finite(*(part for pair in pairs for plane in pair for part in plane)):
         return None
     start = torch.stack([share.movedim(-1, dim) for share in _better(x, pairs)])
-    return Family(start, lambda numbers: softmax_planes(call, numbers), by_row=False)
+    return SlopeFamily(start, lambda alphas: softmax_planes(call, alphas), by_row=False)
 
 
 def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plane, Plane]]]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.coefficients.window import Places, Run, Window, unravel
+from boundlab.coefficients.window import Placement, Run, Window, unravel
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import Call, aten
 from boundlab.rules.transposes import Convolution, convolution_of, each
@@ -99,12 +99,12 @@ def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
             runs += unravel(begin, part)
     return Window(
         rows.values.reshape(*rows.values.shape[:2], *sizes),
-        Places(tuple(shape), tuple(sizes), tuple(runs)),
+        Placement(tuple(shape), tuple(sizes), tuple(runs)),
         rows.clean,
     )
 
 
-def _contiguous(places: Places, old: list[int], new: list[int]) -> bool:
+def _contiguous(places: Placement, old: list[int], new: list[int]) -> bool:
     """Whether a window is one run of elements that the new dimensions can hold: whole, a single
     element, or (for one new dimension) single elements, then one window inside the node, then whole
     dimensions."""
@@ -148,7 +148,7 @@ def _permuted(rows: Window, order: Sequence[int]) -> Window:
     p = rows.places
     return Window(
         rows.values.permute(0, 1, *[d + 2 for d in order]),
-        Places(pick(p.shape), pick(p.sizes), pick(p.runs)),
+        Placement(pick(p.shape), pick(p.sizes), pick(p.runs)),
         rows.clean,
     )
 
@@ -196,7 +196,7 @@ def _reduce(call: Call) -> Transpose | None:
                 sizes.insert(d, shape[d])
                 runs.insert(d, None)
         values = (values / count if count > 1 else values).expand(*values.shape[:2], *sizes)
-        return [Window(values, Places(shape, tuple(sizes), tuple(runs)))]
+        return [Window(values, Placement(shape, tuple(sizes), tuple(runs)))]
 
     return transpose
 
@@ -231,7 +231,7 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     else:
         values = torch.matmul(rows.covering([len(shape) - 1]).values, weight)
     return Window(
-        values, Places(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean
+        values, Placement(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean
     )
 
 
@@ -274,7 +274,7 @@ def _convolution(setting: Convolution | None) -> Transpose | None:
         return [
             Window(
                 values,
-                Places(shape, tuple(sizes), (channels, *runs)),
+                Placement(shape, tuple(sizes), (channels, *runs)),
                 clean=not any(setting.padding),
             )
         ]
@@ -327,7 +327,7 @@ def _concatenate(call: Call) -> Transpose | None:
         for value in values:
             size = value.shape[dim + 1]
             if isinstance(value, Interval):
-                places = Places(
+                places = Placement(
                     tuple(value.shape[1:]), _with(rows.places.sizes, dim, size), rows.places.runs
                 )
                 found.append(Window(rows.values.narrow(dim + 2, begin, size), places, rows.clean))
@@ -361,7 +361,7 @@ def _select(call: Call) -> Transpose | None:
     def transpose(rows: Window) -> list[Window]:
         p = rows.places
         insert = lambda old, new: (*old[:dim], new, *old[dim:])
-        thin = Places(insert(p.shape, 1), insert(p.sizes, 1), insert(p.runs, None))
+        thin = Placement(insert(p.shape, 1), insert(p.sizes, 1), insert(p.runs, None))
         return [
             _placed(
                 Window(rows.values.unsqueeze(dim + 2), thin, rows.clean),
@@ -383,10 +383,10 @@ def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Windo
             torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device), 1
         )
     if any(p.overhang[dim]):  # what sticks out of the part may lie inside the whole
-        rows = rows.cleaned()
+        rows = rows.zero_padded()
     return Window(
         rows.values,
-        Places(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))),
+        Placement(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))),
         rows.clean,
     )
 

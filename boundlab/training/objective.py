@@ -17,7 +17,7 @@ from boundlab.training.regularisers import balance, preactivations, tightness
 
 
 @dataclass(frozen=True)
-class Weights:
+class ScheduleValues:
     """What the schedules say for one step: radius, share of LiRPA bounds, share of the clean loss,
     weight of the warm-up terms."""
 
@@ -41,7 +41,9 @@ class Objective(nn.Module):
         self.net: Net = capture(model.train(), example)
         model.train(was)
 
-    def forward(self, images: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, images: Tensor, labels: Tensor, weights: ScheduleValues
+    ) -> tuple[Tensor, Tensor]:
         """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch,
         without gradient."""
         recipe = self.recipe

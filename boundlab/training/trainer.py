@@ -35,7 +35,7 @@ from boundlab.training.checkpoints import (
     read_checkpoint,
     usable,
 )
-from boundlab.training.objective import Weights
+from boundlab.training.objective import ScheduleValues
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.schedules import Adaptive, Schedule, between
@@ -171,7 +171,7 @@ class Trainer:
         self._seconds = 0.0
         self.save()
 
-    def weights(self, end: bool = False) -> Weights:
+    def weights(self, end: bool = False) -> ScheduleValues:
         """What the schedules say now."""
         recipe = self.recipe
         progress = self.epoch + (1.0 if end else self.step / self.steps)
@@ -188,7 +188,7 @@ class Trainer:
             if progress < recipe.start + recipe.length and (recipe.tightness or recipe.balance)
             else 0.0
         )
-        return Weights(
+        return ScheduleValues(
             eps,
             between(*recipe.beta, share),
             between(*recipe.kappa, share),
@@ -223,7 +223,7 @@ class Trainer:
             ]
         )
 
-    def _row(self, weights: Weights) -> dict[str, float]:
+    def _row(self, weights: ScheduleValues) -> dict[str, float]:
         loss, clean, robust, wrong, open_, samples = self._sums.tolist()
         n = max(samples, 1.0)
         rate = self.optimiser.param_groups[0]["lr"]

@@ -14,7 +14,7 @@ from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import Net, capture
 from boundlab.regions import Region
-from boundlab.training.objective import Weights
+from boundlab.training.objective import ScheduleValues
 from boundlab.training.recipe import Recipe
 
 
@@ -27,7 +27,9 @@ class FlatObjective(nn.Module):
         self.model, self.recipe = model, recipe
         self.net: Net = capture(model, example)
 
-    def forward(self, images: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, images: Tensor, labels: Tensor, weights: ScheduleValues
+    ) -> tuple[Tensor, Tensor]:
         """The loss, and (clean loss, bound, clean errors, clean errors) of the batch, without
         gradient."""
         logits = self.model(images)

@@ -14,7 +14,7 @@ from boundlab.losses.cross_entropy import upper_bound
 from boundlab.models.text import TextClassifier
 from boundlab.net import Net, capture
 from boundlab.regions import Words
-from boundlab.training.objective import Weights
+from boundlab.training.objective import ScheduleValues
 from boundlab.training.recipe import Recipe
 
 STEP = 8
@@ -70,7 +70,9 @@ class WordsObjective(nn.Module):
         self.substitutes: Tensor
         self.register_buffer("substitutes", substitutes, persistent=False)
 
-    def forward(self, words: Tensor, labels: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, words: Tensor, labels: Tensor, weights: ScheduleValues
+    ) -> tuple[Tensor, Tensor]:
         """The loss, and (clean loss, robust loss, clean errors, samples not proved) of the batch,
         without gradient."""
         recipe = self.recipe

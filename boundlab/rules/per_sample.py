@@ -18,12 +18,12 @@ from boundlab.coefficients.outer import Outer
 from boundlab.rules.registry import aten
 from boundlab.rules.transposes import each
 
-Apart = Callable[[Tensor], Tensor | Outer]
+PerSample = Callable[[Tensor], Tensor | Outer]
 
 
-def weight_apart(
+def weight_per_sample(
     packet: Any, x: Tensor, shape: torch.Size, rest: list[Any], kwargs: dict[str, Any]
-) -> Apart | None:
+) -> PerSample | None:
     """Of the weight of a layer with the constant argument x; rest, kwargs: what follows the weight
     in its call."""
     if packet is aten.linear and len(shape) == 2 and x.dim() == 2:
@@ -47,14 +47,14 @@ def weight_apart(
         wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)
     ).unflatten(1, (groups, -1))
 
-    def apart(rows: Tensor) -> Tensor:
+    def per_sample(rows: Tensor) -> Tensor:
         split = rows.unflatten(2, (groups, -1)).flatten(4)  # (rows, samples, groups, out, places)
         return torch.einsum("rsgop,sgkp->rsgok", split, patches).reshape(*rows.shape[:2], *shape)
 
-    return apart
+    return per_sample
 
 
-def bias_apart(packet: Any) -> Apart | None:
+def bias_per_sample(packet: Any) -> PerSample | None:
     """Of the bias of a layer: the sum over its places."""
     if packet is aten.linear:
         return lambda rows: rows.flatten(2, -2).sum(2) if rows.dim() > 3 else rows

@@ -28,7 +28,7 @@ from boundlab.rules.structure import Meets, Site, Structure, Unknown, find_struc
 
 
 @dataclass(frozen=True, eq=False)
-class Versions:
+class ExactPerPosition:
     """The values of affine nodes in all versions of the input, made when they are first asked
     for."""
 
@@ -39,11 +39,11 @@ class Versions:
     _known: dict[str, Tensor | None] = field(default_factory=dict)
 
     @staticmethod
-    def of(analysis: Analysis) -> Versions | None:
+    def of(analysis: Analysis) -> ExactPerPosition | None:
         """None if no region has versions."""
         found = {name: region.versions() for name, region in analysis.regions.items()}
         values = {name: versions for name, versions in found.items() if versions is not None}
-        return Versions(analysis, values, set(values)) if values else None
+        return ExactPerPosition(analysis, values, set(values)) if values else None
 
     def bound(self, node: Node, interval: Interval) -> Interval | None:
         """The exact bounds of an affine node, or None if there are none to be had this way.
