@@ -14,7 +14,10 @@ from boundlab.losses.clean_pass import CleanPass
 from boundlab.losses.cross_entropy import robust_cross_entropy
 from boundlab.losses.flatness import flatness, mean_loss_bound, weight_balls
 from boundlab.methods.alpha import Alpha
+from boundlab.methods.method import Method
+from boundlab.methods.state import BoundState
 from boundlab.net import Net, capture
+from boundlab.problem import Problem
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region, Words
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.affine import affine
@@ -25,10 +28,10 @@ from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
-    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundlabError", "Bounds", "Box",
+    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundState", "BoundlabError", "Bounds", "Box",
     "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
-    "MemoryLimit", "MixedSamples", "Net", "Region", "UnsupportedOperator", "Words", "affine",
-    "capture", "composition", "elementwise", "flatness", "mean_loss_bound",
+    "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Region", "UnsupportedOperator",
+    "Words", "affine", "capture", "composition", "elementwise", "flatness", "mean_loss_bound",
     "robust_cross_entropy", "weight_balls",
 ]  # fmt: skip
 del _rules

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,20 +18,17 @@ from boundlab.capture.torch_export import Function, copies, export
 from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
 from boundlab.graph.graph import Graph, Ref
-from boundlab.methods import backward, refine
+from boundlab.methods import backward
 from boundlab.methods.alpha import Alpha
-from boundlab.methods.engine import (
-    METHODS,
-    Answer,
-    Question,
-    analyse,
-    output_bounds,
-    spec_bounds,
-    spec_rows,
-)
 from boundlab.methods.halving import halves, joined
 from boundlab.methods.memory import KeptForGradients, in_bytes, running_out
+from boundlab.methods.method import Method, find_method
+from boundlab.methods.outputs import output_bounds, spec_bounds
 from boundlab.methods.plan import Plan
+from boundlab.methods.run import Answer, Query, run
+from boundlab.methods.state import Basis, BoundState
+from boundlab.problem import Problem
+from boundlab.progress import shown
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.relaxations.interval import Interval
@@ -39,11 +37,19 @@ from boundlab.rules import registry
 from boundlab.rules.rectifiers import SLOPES
 from boundlab.rules.registry import generation
 from boundlab.specs.labels import read_labels
+from boundlab.specs.margins import margin_spec
 
 log = logging.getLogger("boundlab")
 SIDES = ("both", "lower", "upper")
-RESERVED = {"method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates"}
+RESERVED = {
+    "method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates", "state",
+    "known",
+}  # fmt: skip
 Slopes = str | Mapping[str, Mapping[str, Tensor]]
+Known = Mapping[str, tuple[Tensor, Tensor]]
+"""Node or module -> a lower and an upper bound of its value."""
+Asked = Callable[[Any, Any, BoundState | None], Any]
+"""From entries for the inputs, a tensor that begins with the samples and a state to a result."""
 
 
 def capture(
@@ -303,7 +309,7 @@ class Net:
     def bounds(
         self,
         *inputs: Any,
-        method: str = "crown",
+        method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         sides: str = "both",
@@ -311,6 +317,8 @@ class Net:
         alpha: Alpha | None = None,
         memory: int | str | None = None,
         intermediates: bool = False,
+        state: BoundState | None = None,
+        known: Known | None = None,
         **kwargs: Any,
     ) -> Any:
         """Lower and upper bounds of the outputs for every member of the regions.
@@ -335,41 +343,44 @@ class Net:
         if net is not self:
             return net.bounds(
                 *inputs, method=method, perturb=perturb, spec=spec, sides=sides, slopes=slopes,
-                alpha=alpha, memory=memory,
-                intermediates=intermediates, **kwargs,
+                alpha=alpha, memory=memory, intermediates=intermediates, state=state, known=known,
+                **kwargs,
             )  # fmt: skip
+        options: dict[str, Any] = {
+            "method": method,
+            "perturb": perturb,
+            "slopes": slopes,
+            "alpha": alpha,
+            "memory": memory,
+            "known": known,
+        }
 
-        def ask(entries: Any, spec: Tensor | None) -> Any:
-            answer = self.ask(
-                entries[0], entries[1], method, perturb, slopes, alpha, memory, intermediates
-            )
+        def ask(entries: Any, spec: Tensor | None, state: BoundState | None) -> Any:
+            answer = self.ask(*entries, state=state, **options)
+            kept = self._intermediates(answer, *entries, **options) if intermediates else {}
+            # slopes are large anyway, and a state can be joined again if the batch is halved
+            asked = state is not None or answer.method.optimize
             if spec is not None:
-                result = self._drop_samples(
-                    spec_bounds(answer, self.only_output("spec"), spec, sides)
-                )
-                return Bounds(
-                    result.lower,
-                    result.upper,
-                    self._intermediates(answer) if intermediates else {},
-                    answer.alphas,
-                )
-            kept = self._intermediates(answer) if intermediates else {}
-            leaves = [self._output(answer, output, sides, kept) for output in self.graph.outputs]
+                target = self.only_output("spec")
+                found = self._drop_samples(spec_bounds(answer, target, spec, sides))
+                return self._result(answer, found, kept, asked)
+            leaves = [
+                self._output(answer, output, sides, kept, asked) for output in self.graph.outputs
+            ]
             return pytree.tree_unflatten(leaves, self._outputs)
 
         rows = None if spec is None else _spec_tensor(spec)
         if rows is not None and rows.dim() == 2:  # the same for all samples
-            return self._in_parts(
-                lambda entries, _: ask(entries, rows), (inputs, kwargs), None, not intermediates
-            )
-        return self._in_parts(ask, (inputs, kwargs), rows, not intermediates)
+            everywhere = lambda entries, _, state: ask(entries, rows, state)
+            return self._in_parts(everywhere, (inputs, kwargs), None, state, not intermediates)
+        return self._in_parts(ask, (inputs, kwargs), rows, state, not intermediates)
 
     @undisturbed()
     def margins(
         self,
         *inputs: Any,
         labels: Any = None,
-        method: str = "crown",
+        method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
@@ -395,15 +406,17 @@ class Net:
                 **kwargs,
             )
 
-        def ask(entries: Any, labels: Any) -> Tensor:
-            answer = self.ask(entries[0], entries[1], method, perturb, slopes, alpha, memory)
+        def ask(entries: Any, labels: Any, _: Any) -> Tensor:
+            answer = self.ask(
+                *entries, method=method, perturb=perturb, slopes=slopes, alpha=alpha, memory=memory
+            )
             target = self.only_output("margins")
             spec = margin_spec(
                 self.read_labels(answer, target, labels), self._classes(answer, target)
             )
             return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
-        found: Tensor = self._in_parts(ask, (entries, kwargs), labels, True)
+        found: Tensor = self._in_parts(ask, (entries, kwargs), labels, None, True)
         return found
 
     def split_labels(self, inputs: tuple[Any, ...], labels: Any) -> tuple[tuple[Any, ...], Any]:
@@ -428,7 +441,7 @@ class Net:
     def linear_bounds(
         self,
         *inputs: Any,
-        method: str = "crown",
+        method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         slopes: str = "adaptive",
@@ -440,7 +453,12 @@ class Net:
 
         method: how intermediate nodes are bounded ("crown", "crown-ibp", "forward+backward").
         """
-        _choose("method", method, ("crown", "crown-ibp", "forward+backward"))
+        row = find_method(method)
+        if row.output != "backward" or row.optimize:
+            raise ArgumentError(
+                f"linear bounds come from backward mode without optimised slopes: method must be "
+                f"'crown', 'crown-ibp' or 'forward+backward', not {row.name!r}"
+            )
         net = self.suited(inputs, kwargs)
         if net is not self:
             return net.linear_bounds(
@@ -452,20 +470,19 @@ class Net:
                 memory=memory,
                 **kwargs,
             )
-        answer = self.ask(inputs, kwargs, method, perturb, slopes, None, memory)
+        answer = self.ask(inputs, kwargs, method=row, perturb=perturb, slopes=slopes, memory=memory)
         target = self.only_output("linear_bounds")
         analysis = answer.analysis
         if target not in analysis.plan.variable:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
         samples = analysis.samples if node.layout is not None else None
-        rows = (
-            refine.identity_rows(analysis, target)
-            if spec is None
-            else spec_rows(answer, target, _spec_tensor(spec))
-        )
-        out_shape = [rows.shape[0]]
-        if spec is None:
+        elements = analysis.elements(target)
+        if spec is not None:
+            rows = elements.of_spec(_spec_tensor(spec))
+            out_shape = [rows.shape[0]]
+        else:
+            rows = elements.identity()
             whole = list(like.shape)
             out_shape = (
                 whole
@@ -493,17 +510,17 @@ class Net:
     # -- details -----------------------------------------------------------------------------------
 
     def _in_parts(
-        self, ask: Callable[[Any, Any], Any], entries: Any, of_samples: Any, may: bool
+        self, ask: Asked, entries: Any, of_samples: Any, state: BoundState | None, may: bool
     ) -> Any:
         """Ask for all samples at once, or for one half after the other where not even one row of
-        coefficients fits."""
+        coefficients fits. of_samples: a tensor that begins with the samples."""
         try:
             with running_out():
-                return ask(entries, of_samples)
+                return ask(entries, of_samples, state)
         except KeptForGradients:
             raise
         except MemoryLimit:
-            parts = halves(self.graph, entries, of_samples) if may else None
+            parts = halves(self.graph, entries, of_samples, state) if may else None
             if parts is None:
                 raise
         return joined([self._in_parts(ask, *part, may) for part in parts])
@@ -531,32 +548,81 @@ class Net:
         self,
         inputs: tuple[Any, ...],
         kwargs: dict[str, Any],
-        method: str,
-        perturb: Mapping[str, Region] | None,
-        slopes: Slopes,
+        *,
+        method: str | Method,
+        perturb: Mapping[str, Region] | None = None,
+        slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
         memory: int | str | None = None,
-        thorough: bool = False,
+        state: BoundState | None = None,
+        known: Known | None = None,
+        bound_all: bool = False,
         clean: Mapping[str, Tensor] | None = None,
     ) -> Answer:
         """What is known of every node: the first half of every question, for what is built on it
         (losses)."""
-        _choose("method", method, METHODS)
-        start = None if isinstance(slopes, str) else slopes
-        if start is None:
+        row = find_method(method)
+        values, regions = self.read(inputs, kwargs, perturb)
+        query = self.query(values, regions, row, slopes, alpha, memory, state, known)
+        if clean is None:
+            self._warn_of_statistics()
+        plan = self._plan(regions, bound_all=True) if bound_all else query.plan
+        query = replace(query, clean=clean, bound_all=bound_all, plan=plan)
+        with shown(query.alpha.progress and row.optimize) as report:
+            return run(replace(query, report=report))
+
+    def query(
+        self,
+        values: Mapping[str, Any],
+        regions: Mapping[str, Region],
+        method: Method,
+        slopes: Slopes = "adaptive",
+        alpha: Alpha | None = None,
+        memory: int | str | None = None,
+        state: BoundState | None = None,
+        known: Known | None = None,
+    ) -> Query:
+        """What :meth:`ask` asks, from values and regions that are read."""
+        given, line = state or BoundState(), "adaptive"
+        if isinstance(slopes, str):
             _choose("slopes", slopes, SLOPES)
-        if method != "alpha-crown" and (alpha is not None or start is not None):
+            line = slopes
+        elif method.optimize:
+            given = replace(given, alphas=slopes)
+        if not method.optimize and (alpha is not None or not isinstance(slopes, str)):
             raise ArgumentError(
                 "alpha=... and slopes of an earlier result belong to "
-                'method="alpha-crown", '
-                "not "
-                "to "
-                f'"{method}"'
+                f'method="alpha-crown", not to "{method.name}"'
             )
         if alpha is not None and not isinstance(alpha, Alpha):
             raise ArgumentError(
                 f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}"
             )
+        if given.basis is not None:
+            given.basis.check(self._basis(values, regions), given)
+        more = self._read_known(known or {})
+        plan = self._plan(regions, False, tuple(more))
+        self._check_known(plan)
+        return Query(
+            plan,
+            values,
+            regions,
+            self._samples(values, regions),
+            method,
+            in_bytes(memory, next(iter(regions.values())).centre.device),
+            line,
+            alpha or Alpha(),
+            given.with_known(more),
+        )
+
+    def read(
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        perturb: Mapping[str, Region] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, Region]]:
+        """The values of all independent nodes that are not perturbed, and the regions of the
+        others, checked."""
         values, regions = self._read(inputs, kwargs)
         regions |= self._read_perturbed(perturb or {}, values)
         if not regions:
@@ -566,28 +632,49 @@ class Net:
             )
         for name in regions:
             values.pop(name, None)
-        fixed = slopes if isinstance(slopes, str) else "adaptive"
-        samples = self._samples(values, regions)
-        budget = in_bytes(memory, next(iter(regions.values())).centre.device)
-        plan = self._plan(regions, thorough)
-        self._check_known(plan)
-        if clean is None:
-            self._warn_of_statistics()
-        return analyse(
-            Question(
-                plan,
-                values,
-                regions,
-                samples,
-                method,
-                budget,
-                fixed,
-                alpha or Alpha(),
-                start,
-                clean,
-                thorough,
-            )
-        )
+        return values, regions
+
+    def problem(
+        self,
+        *inputs: Any,
+        perturb: Mapping[str, Region] | None = None,
+        spec: Tensor | None = None,
+        memory: int | str | None = None,
+        **kwargs: Any,
+    ) -> Problem:
+        """A question that is read, checked and folded once, to be asked many times with different
+        states: for branch and bound, warm starts and incremental refinement."""
+        net = self.suited(inputs, kwargs)
+        values, regions = net.read(inputs, kwargs, perturb)
+        return Problem(net, values, regions, spec, memory)
+
+    def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
+        """What intervals of a state depend on."""
+        tensors = [values.get(name) for name in (*self.graph.parameters, *self.graph.constants)]
+        versions = tuple((id(t), t._version) for t in tensors if isinstance(t, Tensor))
+        others = {name: values[name] for name in self.graph.inputs if name in values}
+        return Basis(self.graph, dict(regions), others, versions)
+
+    def _read_known(self, known: Known) -> dict[str, Interval]:
+        """Intervals that a user knows of nodes, by graph name."""
+        names = self.module_names()
+        found = {}
+        for key, (lower, upper) in known.items():
+            name = names.get(key, key)
+            if name not in self.graph.nodes:
+                raise ArgumentError(
+                    f"known: there is no node or module '{key}'; there are: "
+                    f"{', '.join(sorted({*names, *self.graph.nodes}))}"
+                )
+            if torch.isnan(lower).any() or torch.isnan(upper).any() or (lower > upper).any():
+                raise ArgumentError(f"known['{key}'] must be (lower, upper) with lower <= upper")
+            found[name] = Interval(lower, upper)
+        return found
+
+    def module_names(self) -> dict[str, str]:
+        """Module path -> the graph name of the last node that the module computes."""
+        last = {n.origin.module: name for name, n in self.graph.nodes.items() if n.origin.module}
+        return last | dict(self.graph.modules)
 
     def _warn_of_statistics(self) -> None:
         """Once for a net in train mode that is asked outside of a training step."""
@@ -609,15 +696,18 @@ class Net:
         if doubts and plan.rules is not None:
             raise MixedSamples(doubts[0])
 
-    def _plan(self, regions: Mapping[str, Region], every_node: bool) -> Plan:
-        """Found once for each set of perturbed nodes, and again when rules were registered
-        since."""
+    def _plan(
+        self, regions: Mapping[str, Region], bound_all: bool = False, kept: tuple[str, ...] = ()
+    ) -> Plan:
+        """Found once for each set of perturbed nodes, and again when rules were registered since.
+        kept: nodes that may not be folded."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
         balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
-        key = tuple(regions), boxes, balls, every_node, generation()
+        key = tuple(regions), boxes, balls, bound_all, kept, generation()
         if key not in self._plans:
             targets = tuple(output.name for output in self.graph.outputs if isinstance(output, Ref))
-            self._plans[key] = Plan(self.graph, tuple(regions), boxes, balls, targets, every_node)
+            sources = tuple(regions)
+            self._plans[key] = Plan(self.graph, sources, boxes, balls, targets, bound_all, kept)
         return self._plans[key]
 
     def _read(
@@ -769,49 +859,77 @@ class Net:
         shape = value.shape
         return int(shape[-1]) if self.graph.nodes[target].layout is not None else int(shape.numel())
 
-    def _output(self, answer: Answer, output: Any, sides: str, kept: Mapping[str, Bounds]) -> Any:
+    def _output(
+        self, answer: Answer, output: Any, sides: str, kept: Mapping[str, Bounds], asked: bool
+    ) -> Any:
+        """Bounds of one output; what is not a tensor as it is."""
         if not isinstance(output, Ref):
             return output
-        interval = output_bounds(answer, output.name, sides)
-        low = (
-            torch.full_like(interval.lower, -torch.inf)
-            if sides == "upper" and interval.dtype.is_floating_point
-            else interval.lower
+        found = output_bounds(answer, output.name, sides)
+        lower, upper = found.lower, found.upper
+        if found.dtype.is_floating_point and sides == "upper":
+            lower = torch.full_like(lower, -torch.inf)
+        if found.dtype.is_floating_point and sides == "lower":
+            upper = torch.full_like(upper, torch.inf)
+        return self._result(answer, Interval(lower, upper), kept, asked)
+
+    def _result(
+        self, answer: Answer, found: Interval, kept: Mapping[str, Bounds], asked: bool
+    ) -> Bounds:
+        """asked: whether a state was."""
+        slopes = {key: dict(part.alphas) for key, part in answer.optimized.items()}
+        state = self.state_of(answer) if asked else None
+        return Bounds(found.lower, found.upper, kept, slopes, state)
+
+    def state_of(self, answer: Answer) -> BoundState:
+        """What an answer has found, for a later question."""
+        given, analysis = answer.query.state, answer.analysis
+        intervals = {
+            name: Interval(value.lower.detach(), value.upper.detach())
+            for name, value in analysis.values.items()
+            if isinstance(value, Interval) and value.dtype.is_floating_point
+        }
+        empty = given.empty
+        for stage in answer.stages:
+            more = stage.analysis.empty
+            empty = empty if more is None else more if empty is None else empty | more
+        names = {path: name for path, name in self.module_names().items() if name in intervals}
+        found = answer.optimized
+        origin = torch.arange(analysis.samples) if given.origin is None else given.origin
+        basis = given.basis or self._basis(answer.query.values, analysis.regions)
+        return BoundState(
+            intervals,
+            {**given.alphas, **{key: part.alphas for key, part in found.items()}},
+            given.splits,
+            {**given.betas, **{key: part.betas for key, part in found.items()}},
+            analysis.samples,
+            {name: analysis.graph.nodes[name].layout for name in intervals},
+            names,
+            origin,
+            empty,
+            basis,
         )
-        up = (
-            torch.full_like(interval.upper, torch.inf)
-            if sides == "lower" and interval.dtype.is_floating_point
-            else interval.upper
-        )
-        return Bounds(low, up, kept, answer.alphas)
 
     def _drop_samples(self, bounds: Interval) -> Interval:
         return bounds if self.graph.batched else Interval(bounds.lower[0], bounds.upper[0])
 
-    def _intermediates(self, answer: Answer) -> dict[str, Bounds]:
-        """By graph name, and by module path for the last node that a module computes."""
-        found: dict[str, Bounds] = {}
-        for name, value in answer.analysis.values.items():
-            if isinstance(value, Interval):
-                found[name] = Bounds(value.lower, value.upper)
-        for name, node in self.graph.nodes.items():
-            if name in found and node.origin.module:
-                found[node.origin.module] = found[name]
-        for path, name in self.graph.modules.items():
-            if name in found:
-                found[path] = found[name]
-        return found
+    def _intermediates(
+        self, answer: Answer, inputs: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> dict[str, Bounds]:
+        """Bounds of all nodes, every element of them, by graph name, and by module path for the
+        last node that a module computes. A question of its own, so that looking changes nothing;
+        it begins with what is known."""
+        whole = self.ask(inputs, kwargs, bound_all=True, state=self.state_of(answer), **options)
+        values = {
+            name: Bounds(value.lower, value.upper)
+            for name, value in whole.analysis.values.items()
+            if isinstance(value, Interval)
+        }
+        named = {path: values[n] for path, n in self.module_names().items() if n in values}
+        return values | named
 
     def _public_names(self, regions: Mapping[str, Region]) -> dict[str, str]:
         return {name: self.graph.parameters.get(name, name) for name in regions}
-
-
-def margin_spec(labels: Tensor, classes: int) -> Tensor:
-    """C of shape (batch, classes - 1, classes) with rows e_y - e_k for k != y."""
-    eye = torch.eye(classes, device=labels.device)
-    rows = eye[labels][:, None] - eye  # (batch, classes, classes)
-    others = torch.arange(classes, device=labels.device) != labels[:, None]
-    return rows[others].reshape(len(labels), max(classes - 1, 0), classes)
 
 
 def _has_dimensions(value: Any) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
+from boundlab.methods.state import BoundState
 from boundlab.regions import Region
 
 
@@ -18,14 +19,16 @@ class Bounds:
     """``lower <= value <= upper`` elementwise for every member of the regions.
 
     A side that was not asked for is infinite. With ``intermediates=True`` the bounds of other nodes
-    are found by module path (``bounds["layer1.0.relu"]``) or graph name. ``slopes``: what
-    "alpha-crown" found, to start another question of the same shape from.
+    are found by module path (``bounds["layer1.0.relu"]``) or graph name. ``state``: what the
+    question has found of every node, if it was asked with one, or slopes were optimised.
+    ``slopes``: what "alpha-crown" found, to start another question of the same shape from.
     """
 
     lower: Tensor
     upper: Tensor
     intermediates: Mapping[str, Bounds] = field(default_factory=dict, repr=False)
     slopes: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict, repr=False)
+    state: BoundState | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.lower, self.upper))

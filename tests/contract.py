@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from boundlab.methods.engine import METHODS
+from boundlab.methods.method import METHODS
 from boundlab.relaxations.interval import Interval
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

@@ -39,7 +39,7 @@ def test_the_same_bounds_in_many_parts(method: str, monkeypatch: pytest.MonkeyPa
         counts.append(original(analysis, target))
         return counts[-1]
 
-    for module in ("refine", "engine", "alpha"):
+    for module in ("refine", "outputs", "alpha"):
         monkeypatch.setattr(f"boundlab.methods.{module}.rows_at_once", counted)
     with torch.no_grad():
         whole = net.bounds(region, method=method, alpha=alpha)
@@ -131,7 +131,7 @@ def test_memory_that_ran_out_is_a_memory_limit(monkeypatch: pytest.MonkeyPatch) 
 
     x = torch.rand(2, 2, 8, 8)
     net = bl.capture(convolutions(), x)
-    monkeypatch.setattr("boundlab.net.analyse", fail)
+    monkeypatch.setattr("boundlab.net.run", fail)
     with pytest.raises(bl.MemoryLimit, match=r"torch\.no_grad\(\)"):
         net.bounds(bl.Linf(x, 0.05))
     with torch.no_grad(), pytest.raises(bl.MemoryLimit, match="smaller batch"):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.methods.engine import METHODS
+from boundlab.methods.method import METHODS
 from tests.contract import assert_inside, members
 from tests.reference import zoo
 

@@ -24,7 +24,7 @@ from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
 from boundlab.kernels.reductions import all_finite
 from boundlab.methods import memory
-from boundlab.methods.engine import METHODS
+from boundlab.methods.method import METHODS
 from boundlab.models.text import build_text
 from boundlab.training.evaluation import Attack, evaluate
 from boundlab.training.processes import Processes

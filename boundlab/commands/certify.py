@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from boundlab.commands.certificates import Certification, Run, Task
 from boundlab.commands.ledger import Ledger, fingerprint
 from boundlab.errors import ArgumentError
-from boundlab.methods.engine import METHODS
+from boundlab.methods.method import METHODS
 from boundlab.net import Net, capture
 from boundlab.regions import L1, L2, Linf, Region
 from boundlab.results import Bounds

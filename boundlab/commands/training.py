@@ -29,7 +29,7 @@ from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, load_sentences
 from boundlab.errors import ArgumentError
-from boundlab.methods.engine import METHODS
+from boundlab.methods.method import METHODS
 from boundlab.models import build
 from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import CHECKPOINT, IMAGES, read_checkpoint, usable

@@ -8,6 +8,7 @@ do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -98,3 +99,22 @@ class Layout:
         mask = owner == torch.arange(samples, device=rows.device)[:, None]  # (samples, size)
         mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
         return rows.unsqueeze(1) * mask
+
+    def take(self, value: Tensor, samples: int, chosen: Tensor, behind: int = 0) -> Tensor:
+        """The value of some samples, (*lead, *shape) with ``behind`` leading dimensions."""
+        dim = self.dim + behind
+        if self.outer == self.inner == 1:
+            return value.index_select(dim, chosen)
+        split = value.unflatten(dim, (self.outer, samples, self.inner))
+        return split.index_select(dim + 1, chosen).flatten(dim, dim + 2)
+
+    def join(self, values: Sequence[Tensor], sizes: Sequence[int], behind: int = 0) -> Tensor:
+        """The values of consecutive parts of a batch, of these sizes, as one."""
+        dim = self.dim + behind
+        if self.outer == self.inner == 1:
+            return torch.cat(list(values), dim)
+        split = [
+            value.unflatten(dim, (self.outer, size, self.inner))
+            for value, size in zip(values, sizes, strict=True)
+        ]
+        return torch.cat(split, dim + 1).flatten(dim, dim + 2)

@@ -24,11 +24,14 @@ from torch import Tensor
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.losses.clean_pass import CleanPass
-from boundlab.methods.engine import Answer, differences, lower_rows, spec_bounds
-from boundlab.net import Net, margin_spec
+from boundlab.losses.differences import differences
+from boundlab.methods.outputs import lower_rows, spec_bounds
+from boundlab.methods.run import Answer
+from boundlab.net import Net
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.softmax import exp_chord
+from boundlab.specs.margins import margin_spec
 
 
 @undisturbed()
@@ -61,9 +64,9 @@ def robust_cross_entropy(
     answer = net.ask(
         entries,
         kwargs,
-        method,
-        perturb,
-        slopes,
+        method=method,
+        perturb=perturb,
+        slopes=slopes,
         clean=clean.of(net) if isinstance(clean, CleanPass) else clean,
     )
     target = net.only_output("robust_cross_entropy")
@@ -79,7 +82,7 @@ def upper_bound(
     arithmetic alone proves that the label stays the largest output."""
     z = differences(answer, target, labels)
     certain = (z.upper.detach() < 0).sum(1) == z.shape[1] - 1
-    if answer.method == "ibp":
+    if answer.method.output == "interval":
         return torch.logsumexp(z.upper, 1), certain
     if fused:
         shift = z.upper.detach().amax(1)  # at least 0, which is z_y

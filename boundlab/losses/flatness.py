@@ -28,11 +28,14 @@ from boundlab.coefficients.outer import Outer
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.methods import backward
-from boundlab.methods.engine import Answer, spec_bounds, spec_rows
-from boundlab.net import Net, margin_spec
+from boundlab.methods.method import find_method
+from boundlab.methods.outputs import spec_bounds
+from boundlab.methods.run import Answer
+from boundlab.net import Net
 from boundlab.regions import Lp, Region
 from boundlab.rules.softmax import exp_chord
 from boundlab.specs.labels import labels_tensor
+from boundlab.specs.margins import margin_spec
 
 STEPS = 3
 """How many times the tangents are moved."""
@@ -91,7 +94,8 @@ def mean_loss_bound(
     """
     entries, labels = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
-    answer = net.ask(entries, kwargs, method, perturb, slopes, None, memory)
+    row = find_method(method)
+    answer = net.ask(entries, kwargs, method=row, perturb=perturb, slopes=slopes, memory=memory)
     target = net.only_output("mean_loss_bound")
     shape = answer.analysis.values[target].shape
     if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None:
@@ -102,12 +106,11 @@ def mean_loss_bound(
     if not len(labels):
         raise ArgumentError("the mean loss of an empty batch is not defined")
     spec = margin_spec(labels, shape[1])
-    margins = spec_bounds(
-        answer, target, spec, "both" if method not in ("ibp", "forward") else "lower"
-    )
+    backward_mode = row.output == "backward"
+    margins = spec_bounds(answer, target, spec, "both" if backward_mode else "lower")
     lower, upper = -margins.upper, -margins.lower  # of z_k = f_k - f_y, k != y
     one_by_one = torch.logsumexp(torch.cat([upper.new_zeros(len(upper), 1), upper], 1), 1).mean()
-    if method in ("ibp", "forward", "alpha-crown"):
+    if not backward_mode or row.optimize:
         return one_by_one
     return torch.fmin(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
 
@@ -231,7 +234,9 @@ def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tens
 def _lines(answer: Answer, target: str, spec: Tensor, constant: Tensor) -> _Lines:
     """U_b for S_b <= constant_b - <spec_b, f>, in units that were shifted before."""
     analysis = answer.analysis
-    ends, bias = backward.propagate_backward(analysis, target, spec_rows(answer, target, spec))
+    ends, bias = backward.propagate_backward(
+        analysis, target, analysis.elements(target).of_spec(spec)
+    )
     constant = constant - bias[0]
     shared: list[tuple[Region, Any]] = []
     for name, rows in ends.items():

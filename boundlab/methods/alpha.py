@@ -1,19 +1,20 @@
 """Optimised slopes: backward mode whose relaxations are chosen by gradient ascent on the bounds.
 
-Each stack of rows climbs on its own: every row has its own free numbers in [0, 1] for every
-relaxation that it passes (:class:`boundlab.rules.registry.Family`), so all of them rise together
-and none at the cost of another. A step goes along the sign of the gradient, which needs no scale;
-steps shrink, numbers stay in [0, 1], and the best of each row is kept.
+Every row of coefficients has its own alphas in [0, 1] for every relaxation that it passes
+(:class:`boundlab.rules.registry.SlopeFamily`), and its own betas >= 0 for every split, so all
+bounds rise together and none at the cost of another. A step goes along the sign of the gradient,
+which needs no scale; steps shrink, and the best of each row is kept.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
-from rich.progress import Progress
 from torch import Tensor
 
 from boundlab.coefficients.window import Window
@@ -23,19 +24,17 @@ from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Rows, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once
-from boundlab.methods.refine import Elements, Unstable, total_size
+from boundlab.methods.optimizer import Variable, ascend
+from boundlab.methods.refine import Unstable, total_size
+from boundlab.methods.state import Alphas, Betas
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Planes, Relaxation
 from boundlab.rules.registry import Call, SlopeFamily
 
-KEPT = 4
-"""How much more the gradient keeps of a row, over all nodes, than one step of it takes."""
-SETTLED = 0.01
-"""A row ends its climb when it has risen by less than this share of its whole rise in each of
-``PATIENCE`` steps."""
-PATIENCE = 8
-MEMORY = 0.3
-"""How much of the last gradients the direction of a step remembers: less to and fro at a kink."""
+GRAPH_FACTOR = 4
+"""How much more autograd keeps of a row, over all nodes, than one step of it takes."""
+Report = Callable[[str, int, int], None]
+"""Told of progress: what is done, how many steps are done, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -96,24 +95,47 @@ class Alpha:
         return self.lr * max(0.7, 0.02 ** (1 / steps)) ** i
 
 
-Alphas = dict[str, Tensor]
-"""node -> the free numbers of its relaxation for a stack of rows: (numbers, rows, *shape)."""
-
-
 @dataclass(eq=False)
-class Climb:
-    """One stack of rows of a target, and the free numbers of the relaxations that they pass."""
+class SlopeOptimizer:
+    """One stack of coefficients of a target, and the variables of the relaxations that they pass:
+    alphas of slope families, betas of splits.
+
+    given: alphas and betas to begin with, by node.
+    """
 
     analysis: Analysis
     target: str
     rows: Rows
     options: Alpha
-    alphas: Alphas = field(default_factory=dict)
+    given_alphas: Mapping[str, Tensor] = field(default_factory=dict)
+    given_betas: Mapping[str, Tensor] = field(default_factory=dict)
+    variables: dict[tuple[str, str], Variable] = field(default_factory=dict)
+    """("alpha" or "beta", node) -> variable, in the order of the backward pass."""
     _families: dict[str, SlopeFamily | None] = field(default_factory=dict)
     _constants: dict[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
 
+    def optimize(self, steps: int, report: Callable[[], None] = lambda: None) -> Tensor:
+        """The best lower bounds found in some steps: (rows, samples). The variables are left at the
+        best of each row."""
+        differentiable = torch.is_grad_enabled()
+        length = partial(self.options.step, steps=steps)
+        best, values = ascend(
+            self.bounds, self.variables, steps, length, self.options.stop_when, report
+        )
+        for key, value in values.items():
+            self.variables[key].value = value
+        if not differentiable:
+            return best
+        # the same bounds up to rounding, as a function of what the user differentiates by
+        moving = self.bounds()
+        return best + torch.where(torch.isfinite(moving), moving - moving.detach(), 0)
+
+    def values(self, kind: str) -> dict[str, Tensor]:
+        """The alphas or the betas, by node."""
+        return {name: var.value for (of, name), var in self.variables.items() if of == kind}
+
     def bounds(self) -> Tensor:
-        """Lower bounds of the rows for the present numbers: (rows, samples)."""
+        """Lower bounds for the present variables: (rows, samples)."""
         found = concretize(
             self.analysis,
             *propagate_backward(self.analysis, self.target, self.rows, relaxation=self._relaxation),
@@ -124,63 +146,92 @@ class Climb:
         return found
 
     def _relaxation(self, name: str, rows: Rows) -> Relaxation:
+        if name not in self.analysis.splits:
+            return self._sloped(name, rows)
+        dense = rows if isinstance(rows, Tensor) else rows.dense()
+        split = self.analysis.splits[name]
+        if ("beta", name) not in self.variables:
+            self.variables["beta", name] = self._multipliers(name, dense)
+        beta = self.variables["beta", name].value[0]
+        return WithSplit(self._sloped(name, dense), split.sign, split.at, beta)
+
+    def _multipliers(self, name: str, rows: Tensor) -> Variable:
+        """Betas of a split: 0 to begin with, in units of the largest coefficient of the node."""
+        shape = self.analysis.interval(name).shape
+        start = torch.zeros(
+            1, self._stack(name, rows), *shape, dtype=rows.dtype, device=rows.device
+        )
+        layout = self.analysis.graph.nodes[name].layout
+        if layout is None:
+            largest = rows.abs().flatten(2).amax(2)
+        else:
+            largest = layout.samples_first(rows.abs(), self.analysis.samples).amax(2)
+        scale = self._by_row(name, largest.detach(), start)
+        given = self.given_betas.get(name)
+        value = start if given is None else self._checked(name, given, start).clamp(min=0)
+        rows_of = partial(self._by_row, name, like=start)
+        return Variable(value.clone().requires_grad_(), scale, math.inf, rows_of)
+
+    def _sloped(self, name: str, rows: Rows) -> Relaxation:
+        """The relaxation of a node for the present alphas."""
         if name not in self._families:
             self._families[name] = self._family(name, rows)
             self._begin(name, rows)
         family = self._families[name]
         if family is None:
             return self.analysis.relaxation(name)
-        member = family.at(self.alphas[name])
+        member = family.at(self.variables["alpha", name].value)
         if isinstance(member, (Lines, Planes)):
             self._constants[name] = member.lower_bias, member.upper_bias
-            for constant, finite in zip(
-                self._constants[name],
-                self.analysis.finite.get(self.analysis.calls[name], ()),
-                strict=False,
-            ):
+            known = self.analysis.finite.get(self.analysis.calls[name], ())
+            for constant, finite in zip(self._constants[name], known, strict=False):
                 remember(constant, finite)
-        return (
-            Gathered(member)
-            if family.by_row and isinstance(rows, Window) and not self.options.share
-            else member
-        )
+        if family.by_row and isinstance(rows, Window) and not self.options.share:
+            return Gathered(member)
+        return member
 
     def _begin(self, name: str, rows: Rows) -> None:
-        """Numbers to start with: given ones, or those of the relaxation that crown takes."""
+        """Alphas to start with: given ones, or those of the relaxation that crown takes."""
         family = self._families[name]
         if family is None:
             return
         start = family.start.detach()
         if family.by_row and isinstance(rows, Tensor):
-            start = start.unsqueeze(1).expand(
-                -1, 1 if self._for_all(name) else self._stack(name, rows), *start.shape[1:]
-            )
-        given = self.alphas.get(name)
-        if given is not None and given.shape != start.shape:
+            stack = 1 if self._for_all(name) else self._stack(name, rows)
+            start = start.unsqueeze(1).expand(-1, stack, *start.shape[1:])
+        given = self.given_alphas.get(name)
+        if given is not None:
+            start = self._checked(name, given, start).clamp(0, 1)
+        rows_of = None
+        if family.by_row and not self._for_all(name):
+            rows_of = partial(self._by_row, name, like=start)
+        self.variables["alpha", name] = Variable(start.clone().requires_grad_(), rows_of=rows_of)
+
+    @staticmethod
+    def _checked(name: str, given: Tensor, start: Tensor) -> Tensor:
+        """Given numbers, which must have the shape of those to start with; NaN is none."""
+        if given.shape != start.shape:
             raise ArgumentError(
                 f"the slopes of the earlier result have the shape {tuple(given.shape)} at node "
-                f"{name}, and this question needs "
-                f"{tuple(start.shape)}: it must have the same batch, specification and options"
+                f"{name}, and this question needs {tuple(start.shape)}: it must have the same "
+                "batch, specification and options"
             )
-        if given is None:
-            self.alphas[name] = start.clone().requires_grad_()
+        return given.detach().to(start).nan_to_num(0.5)
 
     def _for_all(self, name: str) -> bool:
-        """Whether all rows share the numbers of a node: by choice, or where a weight keeps the
+        """Whether all rows share the alphas of a node: by choice, or where a weight keeps the
         samples apart."""
+        if self.options.share:
+            return True
         nodes = self.analysis.graph.nodes
-        apart = nodes[name].layout is not None and any(
-            nodes[source].layout is None for source in self.analysis.calls[name].names
-        )
-        return self.options.share or apart
+        sources = self.analysis.calls[name].names
+        return nodes[name].layout is not None and any(nodes[s].layout is None for s in sources)
 
     def _stack(self, name: str, rows: Tensor) -> int:
         """How many rows a relaxation gets at once."""
-        return (
-            rows.shape[0]
-            if self.analysis.graph.nodes[name].layout is not None
-            else rows.shape[0] * rows.shape[1]
-        )
+        if self.analysis.graph.nodes[name].layout is not None:
+            return rows.shape[0]
+        return rows.shape[0] * rows.shape[1]
 
     def _family(self, name: str, rows: Rows) -> SlopeFamily | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
@@ -190,91 +241,46 @@ class Climb:
         if not self.analysis.is_open(name):
             return None
         family = make(call)
-        if (
-            family is None
-            or not family.by_row
-            or self.options.share
-            or not isinstance(rows, Window)
-        ):
+        if family is None or not family.by_row or self.options.share:
+            return family
+        if not isinstance(rows, Window):
             return family
         inside = _gathered(call, rows)
         return None if inside is None else make(inside)
 
-    def climb(self, steps: int, note: Callable[[], None] = lambda: None) -> Tensor:
-        """The best lower bounds found in some steps: (rows, samples). The numbers are left at the
-        best of each row."""
-        outside = torch.is_grad_enabled()
-        with torch.enable_grad():
-            found = self.bounds()
-        best = first = found.detach()
-        kept = {name: tensor.detach().clone() for name, tensor in self.alphas.items()}
-        mean: Alphas = {}
-        idle = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
-        for i in range(steps):
-            note()
-            # each row stops for itself, so that no sample depends on the others in its batch
-            going = idle < PATIENCE
-            if self.options.stop_when is not None:
-                going &= best <= self.options.stop_when
-            if not self.alphas or not bool(going.any()):
-                break
-            with torch.enable_grad():
-                gradients = torch.autograd.grad(
-                    torch.where(going, found, 0).sum(),
-                    list(self.alphas.values()),
-                    allow_unused=True,
-                )
-            with torch.no_grad():
-                for name, gradient in zip(self.alphas, gradients, strict=True):
-                    if gradient is not None:
-                        mean[name] = (
-                            gradient if name not in mean else mean[name].mul_(MEMORY).add_(gradient)
-                        )
-                        self.alphas[name].add_(
-                            mean[name].sign(), alpha=self.options.step(i, steps)
-                        ).clamp_(0, 1)
-            with torch.enable_grad() if i + 1 < steps else torch.no_grad():
-                found = self.bounds()
-            value = found.detach()
-            better = going & (value > best)
-            idle = torch.where(value > best + SETTLED * (best - first), 0, idle + 1)
-            self._keep(kept, better)
-            best = torch.where(better, value, best)
-        note()
-        self.alphas = kept
-        if not outside:
-            return best
-        # the same bounds up to rounding, as a function of what the user differentiates by
-        moving = self.bounds()
-        return best + torch.where(torch.isfinite(moving), moving - moving.detach(), 0)
-
-    def _keep(self, kept: Alphas, better: Tensor) -> None:
-        """Take over the numbers of the rows that got better; numbers for all rows are always the
-        latest."""
-        for name, tensor in self.alphas.items():
-            mask = (
-                None
-                if name not in kept or kept[name].shape != tensor.shape
-                else self._of_rows(name, tensor, better)
-            )
-            if mask is None:
-                kept[name] = tensor.detach().clone()
-            else:  # a mean with weights 0 and 1: choosing takes many times as long
-                kept[name].lerp_(tensor.detach(), mask.to(tensor.dtype))
-
-    def _of_rows(self, name: str, tensor: Tensor, better: Tensor) -> Tensor | None:
-        """A mask (rows, samples) in the shape of numbers, None if these are not of single rows."""
-        family, layout = self._families[name], self.analysis.graph.nodes[name].layout
-        if family is None or not family.by_row or self._for_all(name):
-            return None
+    def _by_row(self, name: str, values: Tensor, like: Tensor) -> Tensor:
+        """Values (rows, samples) in the shape of a variable (numbers, rows, *shape), or (numbers,
+        rows, samples, *window)."""
+        layout = self.analysis.graph.nodes[name].layout
         if layout is None:
-            return better.reshape(1, -1, *[1] * (tensor.dim() - 2))
-        if tensor.shape[1:3] == better.shape and layout == Layout():
-            return better.reshape(1, *better.shape, *[1] * (tensor.dim() - 3))
-        return layout.place(
-            better.unsqueeze(2).expand(-1, -1, tensor[0, 0].numel() // better.shape[1]),
-            tensor.shape[2:],
-        ).unsqueeze(0)
+            return values.reshape(1, -1, *[1] * (like.dim() - 2))
+        if like.shape[1:3] == values.shape and layout == Layout():
+            return values.reshape(1, *values.shape, *[1] * (like.dim() - 3))
+        size = like[0, 0].numel() // values.shape[1]
+        return layout.place(values.unsqueeze(2).expand(-1, -1, size), like.shape[2:]).unsqueeze(0)
+
+
+@dataclass(frozen=True, eq=False)
+class WithSplit:
+    """The relaxation of a node under ``sign (x - at) >= 0``, weighted by beta >= 0 (beta-CROWN):
+
+    <A, x> = <A - beta sign, x> + <beta sign, x> >= <A - beta sign, x> + <beta sign, at>.
+
+    sign, at: the shape of the node; beta: (rows, *shape).
+    """
+
+    body: Relaxation
+    sign: Tensor
+    at: Tensor
+    beta: Tensor
+
+    def backward(self, rows: Tensor) -> Any:
+        weight = self.beta * self.sign
+        pulled, terms = self.body.backward(rows - weight)
+        return pulled, [*terms, (weight, self.at)]
+
+    def forward(self, lower: Any, upper: Any) -> Any:
+        return self.body.forward(lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,83 +325,95 @@ def _gathered(call: Call, rows: Window) -> Call | None:
 
 
 def _rows_at_once(analysis: Analysis, target: str) -> int:
-    return (
-        max(1, KEPT * coefficients(analysis) // max(1, total_size(analysis, target)))
-        if rows_at_once(analysis, target)
-        else 1
-    )
+    """How many rows of a target may be optimised at once; an error if not even one fits."""
+    rows_at_once(analysis, target)
+    return max(1, GRAPH_FACTOR * coefficients(analysis) // max(1, total_size(analysis, target)))
 
 
-def climb_rows(
+@dataclass(frozen=True, eq=False)
+class Optimized:
+    """Lower bounds (rows, samples), and the alphas and betas that give them, by node."""
+
+    bounds: Tensor
+    alphas: Alphas
+    betas: Betas
+
+
+def optimize_spec(
     analysis: Analysis,
     target: str,
     rows: Tensor,
     options: Alpha,
-    start: Mapping[str, Tensor] | None,
-) -> tuple[Tensor, Alphas]:
-    """Lower bounds of dense rows of an output, (rows, samples), and the numbers that give them.
+    start: Optimized | None = None,
+    report: Report | None = None,
+) -> Optimized:
+    """Optimised lower bounds of dense coefficients (rows, *shape) of an output.
 
-    start: numbers to begin with, from an earlier call with as many rows. Numbers that all rows of a
-    chunk share are not returned if there are several chunks.
+    start: what an earlier question with as many rows has found. Alphas that all rows of a chunk
+    share are not returned if there are several chunks.
     """
     step = _rows_at_once(analysis, target)
-    found, alphas = [], []
-    with Progress(transient=True, disable=not options.progress) as progress:
-        task = progress.add_task(
-            "optimising slopes", total=-(-len(rows) // step) * (options.iterations + 1)
+    total, done = -(-len(rows) // step) * (options.iterations + 1), 0
+
+    def note() -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report("optimising slopes", done, total)
+
+    parts = []
+    for chunk in (slice(first, first + step) for first in range(0, len(rows), step)):
+        given_alphas, given_betas = ({}, {}) if start is None else (start.alphas, start.betas)
+        optimizer = SlopeOptimizer(
+            analysis,
+            target,
+            rows[chunk],
+            options,
+            {name: _of_chunk(a, len(rows), chunk) for name, a in given_alphas.items()},
+            {name: _of_chunk(b, len(rows), chunk) for name, b in given_betas.items()},
         )
-        for part in (slice(first, first + step) for first in range(0, len(rows), step)):
-            climb = Climb(analysis, target, rows[part], options)
-            climb.alphas = {
-                name: _started(tensor, len(rows), part) for name, tensor in (start or {}).items()
-            }
-            found.append(climb.climb(options.iterations, lambda: progress.advance(task)))
-            alphas.append(climb.alphas)
-    if len(alphas) == 1:
-        return found[0], alphas[0]
-    single = [
-        name
-        for name in alphas[0]
-        if all(
-            part[name].shape[1] == len(bounds) for part, bounds in zip(alphas, found, strict=True)
-        )
-    ]
-    return torch.cat(found), {
-        name: torch.cat([part[name] for part in alphas], 1) for name in single
-    }
+        bounds = optimizer.optimize(options.iterations, note)
+        parts.append(Optimized(bounds, optimizer.values("alpha"), optimizer.values("beta")))
+    if len(parts) == 1:
+        return parts[0]
+    bounds = torch.cat([part.bounds for part in parts])
+    alphas = _stacked([part.alphas for part in parts], [len(part.bounds) for part in parts])
+    betas = _stacked([part.betas for part in parts], [len(part.bounds) for part in parts])
+    return Optimized(bounds, alphas, betas)
 
 
-def _started(tensor: Tensor, rows: int, part: slice) -> Tensor:
-    """The given numbers of some rows, kept in [0, 1] whatever was given: outside of it no
-    relaxation is sound."""
-    cut = tensor[:, part] if tensor.shape[1] == rows else tensor
-    return cut.detach().nan_to_num(0.5).clamp(0, 1).clone().requires_grad_()
+def _of_chunk(tensor: Tensor, rows: int, chunk: slice) -> Tensor:
+    """The numbers of some rows; those that all rows share as they are."""
+    return tensor[:, chunk] if tensor.shape[1] == rows else tensor
 
 
-def climb_node(
+def _stacked(parts: list[Mapping[str, Tensor]], sizes: list[int]) -> dict[str, Tensor]:
+    """The numbers of all chunks, of the nodes where each row has its own."""
+    own = lambda name: all(p[name].shape[1] == size for p, size in zip(parts, sizes, strict=True))
+    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0] if own(name)}
+
+
+def optimize_node(
     analysis: Analysis, target: str, options: Alpha, unstable: Unstable | None
 ) -> Interval:
-    """What is known of an intermediate node, made tighter where it is unstable still."""
-    elements, known = Elements(analysis, target), analysis.interval(target)
+    """The interval of an intermediate node, tightened where it is unstable still."""
+    elements, known = analysis.elements(target), analysis.interval(target)
     steps = options.inner_steps
-    wanted = elements.split(
-        torch.ones_like(known.lower, dtype=torch.bool) if unstable is None else unstable(known)
-    )
+    every = torch.ones_like(known.lower, dtype=torch.bool)
+    wanted = elements.split(every if unstable is None else unstable(known))
     count = int(wanted.sum(1).max()) if wanted.numel() else 0
     if not count or not steps:
         return known
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
-    sides = [
-        torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
-        for _ in range(2)
-    ]
+    infinite = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
+    sides = [infinite, infinite]
     for chosen in order.split(max(1, _rows_at_once(analysis, target) // 2)):
         signs = torch.ones(chosen.shape, dtype=known.dtype, device=chosen.device)
         both = elements.rows(torch.cat([chosen, chosen]), torch.cat([signs, -signs]))
-        bounds = Climb(analysis, target, both, replace(options, stop_when=None)).climb(steps)
+        optimizer = SlopeOptimizer(analysis, target, both, replace(options, stop_when=None))
+        bounds = optimizer.optimize(steps)
         for k, part in enumerate(bounds.split(len(chosen))):
-            sides[k] = torch.where(
-                wanted, sides[k].scatter(1, chosen.T, part.T.to(known.dtype)), sides[k]
-            )
+            found = sides[k].scatter(1, chosen.T, part.T.to(known.dtype))
+            sides[k] = torch.where(wanted, found, sides[k])
     below, above = (elements.join(side) for side in sides)
     return known.intersect(Interval(below, -above))

@@ -16,11 +16,13 @@ from torch import Tensor
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
+from boundlab.methods.state import Split
 from boundlab.regions import Region
 from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
+from boundlab.specs.rows import Elements
 
 Refine = Callable[["Analysis", Node, Interval], Interval]
 """Makes the interval of a node smaller, given what is known of the nodes before it."""
@@ -39,6 +41,12 @@ class Analysis:
     slopes: str
     memory: int
     clean: Mapping[str, Tensor] | None = None
+    known: Mapping[str, Interval] = field(default_factory=dict)
+    """Intervals that are known beforehand."""
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    """Constraints under which bounds hold."""
+    empty: Tensor | None = None
+    """(samples,): where the constraints contradict what is known, so that nothing meets them."""
     calls: dict[str, Call] = field(default_factory=dict)
     kept: int = 0
     """How many bytes of coefficients autograd keeps for the backward pass."""
@@ -82,11 +90,45 @@ class Analysis:
         assert isinstance(value, Interval)
         return value
 
+    def elements(self, name: str) -> Elements:
+        """The elements of a node, sample by sample."""
+        return Elements(self.graph.nodes[name].layout, lower_of(self.values[name]), self.samples)
+
+    def ends_tail(self, name: str) -> bool:
+        """Whether the affine operators at the end of an output begin behind this node."""
+        return name in self.plan.tail_cut or not self.interval(name).dtype.is_floating_point
+
     def relaxation(self, name: str) -> Relaxation:
         """The linear relaxation of a node for the intervals known of its arguments."""
         if name not in self._relaxations:
             self._relaxations[name] = self.plan.rules[name].relax(self.calls[name])
         return self._relaxations[name]
+
+    def restrict(self, name: str, interval: Interval) -> Interval:
+        """The interval of a node, with what is known beforehand and what its split allows."""
+        if name in self.known:
+            interval = interval.intersect(self.known[name])
+        split = self.splits.get(name)
+        if split is None:
+            return interval
+        self.note_contradiction(name, interval, split.cut(interval))
+        return interval.intersect(split.cut(interval))
+
+    def note_contradiction(self, name: str, a: Interval, b: Interval) -> None:
+        """Note the samples in which two intervals of a node that is split do not meet, by more than
+        rounding: nothing satisfies the constraints there."""
+        if not self.splits:
+            return
+        part = Interval(torch.maximum(a.lower, b.lower), torch.minimum(a.upper, b.upper))
+        size = part.lower.abs() + part.upper.abs()
+        room = 64 * torch.finfo(part.dtype).eps * torch.where(torch.isfinite(size), size, 0)
+        crossed = part.lower > part.upper + room
+        layout = self.graph.nodes[name].layout
+        if layout is None:
+            found = crossed.any().expand(self.samples)
+        else:
+            found = layout.samples_first(crossed[None], self.samples)[0].any(1)
+        self.empty = found if self.empty is None else self.empty | found
 
     def fill(self, refine: Refine) -> Analysis:
         """Bound every node that the targets depend on, in topological order."""
@@ -98,7 +140,7 @@ class Analysis:
             if name not in self.plan.needed:
                 continue
             if name in self.regions:
-                self.values[name] = refine(self, node, self._hull(name))
+                self.values[name] = refine(self, node, self.restrict(name, self._hull(name)))
             elif name in self.plan.rules:
                 rule, call = (
                     self.plan.rules[name],
@@ -108,7 +150,7 @@ class Analysis:
                 interval = rule.interval(call)
                 if not interval.dtype.is_floating_point:
                     refuse_wrapping(rule, call, interval)
-                self.values[name] = refine(self, node, interval)
+                self.values[name] = refine(self, node, self.restrict(name, interval))
                 if getattr(rule, "uses_result", False):
                     self.calls[name] = replace(call, result=self.interval(name))
                     self._relaxations.pop(name, None)  # made while less was known of the result

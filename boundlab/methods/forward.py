@@ -7,6 +7,7 @@ term last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +17,7 @@ from boundlab.graph.graph import Node
 from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap, ForwardBound, IdentityForm, dense
+from boundlab.relaxations.relaxation import ForwardBound, IdentityForm, dense
 
 
 @dataclass(eq=False)
@@ -112,6 +113,30 @@ class ForwardBounds:
             -self.minimum(-dense(self.upper[node.name]), node),
         )
 
-    def through(self, node: Node, function: AffineMap) -> tuple[ForwardBound, ForwardBound]:
-        """The linear bounds of an affine function of a node."""
-        return function.forward([self.lower[node.name]], [self.upper[node.name]])
+    def lower_rows(self, node: Node, rows: Tensor) -> Tensor:
+        """Lower bounds of rows (rows, *shape) of a node from its linear bounds in the sources:
+        (rows, samples)."""
+        analysis = self.analysis
+        samples = analysis.samples if node.layout is not None else 1
+        lower, upper = dense(self.lower[node.name]), dense(self.upper[node.name])
+        by_sample: Callable[[Tensor], Tensor] = (
+            (lambda t: t.reshape(t.shape[0], 1, -1))
+            if node.layout is None
+            else (lambda t: node.layout.samples_first(t, samples))  # type: ignore[union-attr]
+        )
+        c = by_sample(rows.squeeze(1) if node.layout is None else rows)  # (rows, samples, out)
+        low, up = by_sample(lower), by_sample(upper)  # (columns + 1, samples, out)
+        merged = torch.einsum("rso,cso->crs", c.clamp(min=0), low) + torch.einsum(
+            "rso,cso->crs", c.clamp(max=0), up
+        )
+        total, start = merged[-1], 0
+        for name, region in analysis.regions.items():
+            size = self.width(name)
+            shape = region.centre.shape
+            shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
+            # else the node cannot depend on it
+            if node.layout is not None or analysis.graph.nodes[name].layout is None:
+                block = merged[start : start + size].permute(1, 2, 0)  # (rows, samples, columns)
+                total = total + region.minimum(block.reshape(len(rows), samples, *shape))
+            start += size
+        return total

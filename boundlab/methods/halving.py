@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from boundlab.graph.graph import Graph, Ref
 from boundlab.graph.layout import Layout
+from boundlab.methods.state import BoundState
 from boundlab.regions import Region
 from boundlab.results import Bounds
 from boundlab.rules.registry import clean
@@ -32,10 +33,10 @@ def can_be_halved(graph: Graph) -> bool:
 
 
 def halves(
-    graph: Graph, entries: Any, of_samples: Tensor | None
-) -> list[tuple[Any, Tensor | None]] | None:
-    """The inputs (any structure) and a tensor that begins with the samples, cut in two; None if
-    that cannot be done."""
+    graph: Graph, entries: Any, of_samples: Tensor | None, state: BoundState | None
+) -> list[tuple[Any, Tensor | None, BoundState | None]] | None:
+    """The inputs (any structure), a tensor that begins with the samples and a state, cut in two;
+    None if that cannot be done."""
     leaves, tree = pytree.tree_flatten(entries)
     batched = [graph.nodes[name].layout is not None for name in graph.inputs]
     sizes = {
@@ -51,17 +52,22 @@ def halves(
         for size in (samples // 2, samples - samples // 2)
     ):
         return None
-    found: list[tuple[Any, Tensor | None]] = []
+    found: list[tuple[Any, Tensor | None, BoundState | None]] = []
     for chosen in (slice(0, samples // 2), slice(samples // 2, samples)):
         parts = [
             _part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)
         ]
         if any(part is None for part in parts):
             return None
-        found.append(
-            (pytree.tree_unflatten(parts, tree), None if of_samples is None else of_samples[chosen])
-        )
+        some = None if of_samples is None else of_samples[chosen]
+        found.append((pytree.tree_unflatten(parts, tree), some, _state_of(state, chosen)))
     return found
+
+
+def _state_of(state: BoundState | None, chosen: slice) -> BoundState | None:
+    if state is None or state.samples is None:
+        return state
+    return state.take(torch.arange(chosen.start, chosen.stop))
 
 
 def _part(leaf: Any, chosen: slice) -> Any:
@@ -80,6 +86,9 @@ def joined(results: Sequence[Any]) -> Any:
 def _cat(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], Tensor):
         return torch.cat(list(parts))
-    return Bounds(
-        torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts])
-    )
+    lower, upper = torch.cat([p.lower for p in parts]), torch.cat([p.upper for p in parts])
+    states = [part.state for part in parts if part.state is not None]
+    if len(states) < len(parts):
+        return Bounds(lower, upper)
+    state = BoundState.join(states)
+    return Bounds(lower, upper, slopes=state.alphas, state=state)

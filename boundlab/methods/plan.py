@@ -3,7 +3,8 @@ found once, used often."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from boundlab.graph.graph import Graph
 from boundlab.methods.folding import fold
+from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.affine import MONOTONE
 from boundlab.rules.bilinear import Bilinear
@@ -24,25 +26,25 @@ UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 class Plan:
     """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move
     independently; balls: those whose reach through one product is known exactly; targets: the
-    outputs; every_node: whether all nodes are asked for, so that none may be folded into
-    another."""
+    outputs; bound_all: whether all nodes are asked for, so that none may be folded into another;
+    kept: nodes that may not be folded in any case."""
 
     whole: Graph
     sources: tuple[str, ...]
     boxes: frozenset[str]
     balls: frozenset[str]
     targets: tuple[str, ...]
-    every_node: bool = False
+    bound_all: bool = False
+    kept: tuple[str, ...] = ()
     _behind: dict[str, set[str]] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:
         """The graph to work on."""
-        return (
-            self.whole
-            if self.every_node
-            else fold(self.whole, self.whole.dependents(set(self.sources), CUTS), self.targets)
-        )
+        if self.bound_all:
+            return self.whole
+        variable = self.whole.dependents(set(self.sources), CUTS)
+        return fold(self.whole, variable, (*self.targets, *self.kept))
 
     @cached_property
     def variable(self) -> set[str]:
@@ -120,7 +122,7 @@ class Plan:
         return found
 
     @cached_property
-    def settled(self) -> set[str]:
+    def tail_cut(self) -> set[str]:
         """The nodes whose intervals say as much of a linear function as those before them: what is
         not affine, and behind it operators that read every element at most once. sum_i |c_i| sum_j
         |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
@@ -129,6 +131,19 @@ class Plan:
             if len(call.names) == 1 and call.names[0] in found and _reads_once(call):
                 found.add(name)
         return found
+
+    @cached_property
+    def refinable(self) -> bool:
+        """Whether backward mode can tighten the interval of a nonlinear function of the sources
+        that a relaxation reads."""
+        known = self.affine_only | self.exact | set(self.sources)
+        return any(name in self.variable and name not in known for name in self.readers)
+
+    def for_regions(self, regions: Mapping[str, Region]) -> Plan:
+        """The plan for other regions of the same sources."""
+        boxes = frozenset(name for name, region in regions.items() if region.is_box)
+        balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
+        return replace(self, boxes=boxes, balls=balls, _behind={})
 
     @cached_property
     def last_affine(self) -> set[str]:

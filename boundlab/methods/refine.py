@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from boundlab.coefficients.window import Window, pick
-from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, concretize, dense, interval_rows, propagate_backward
+from boundlab.methods.backward import Rows, concretize, interval_rows, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 from boundlab.relaxations.interval import Interval
 
@@ -38,68 +37,6 @@ def total_size(analysis: Analysis, target: str) -> int:
 def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:
     """Lower bounds of <rows, target>: (rows, samples)."""
     return concretize(analysis, *propagate_backward(analysis, target, rows))
-
-
-@dataclass(frozen=True, eq=False)
-class Elements:
-    """The elements of a node, sample by sample."""
-
-    analysis: Analysis
-    target: str
-
-    @property
-    def like(self) -> Tensor:
-        return self.analysis.interval(self.target).lower
-
-    @property
-    def layout(self) -> Layout | None:
-        return self.analysis.graph.nodes[self.target].layout
-
-    @property
-    def samples(self) -> int:
-        return self.analysis.samples if self.layout is not None else 1
-
-    def split(self, value: Tensor) -> Tensor:
-        """A value of the node as (samples, size)."""
-        return (
-            value.reshape(self.samples, -1)
-            if self.layout is None
-            else self.layout.samples_first(value[None], self.samples)[0]
-        )
-
-    def join(self, flat: Tensor) -> Tensor:
-        """The inverse of :meth:`split`."""
-        return (
-            flat.reshape(self.like.shape)
-            if self.layout is None
-            else self.layout.place(flat[None], self.like.shape)[0]
-        )
-
-    def rows(self, chosen: Tensor, signs: Tensor) -> Rows:
-        """Rows that pick one element of each sample, with a sign: both (rows, samples)."""
-        if self.layout == Layout():
-            return Window.units(signs, chosen, self.like.shape[1:])
-        size = self.like.numel() // max(self.samples, 1)
-        rows = torch.zeros(*chosen.shape, size, dtype=signs.dtype, device=signs.device).scatter_(
-            2, chosen.unsqueeze(2), signs.unsqueeze(2)
-        )
-        return (
-            rows.reshape(len(chosen), 1, *self.like.shape)
-            if self.layout is None
-            else self.layout.place(rows, self.like.shape)
-        )
-
-
-def identity_rows(analysis: Analysis, target: str) -> Tensor:
-    """Rows that pick every element of each sample of a node, in order."""
-    elements = Elements(analysis, target)
-    size = elements.like.numel() // max(elements.samples, 1)
-    every = torch.arange(size, device=elements.like.device)[:, None].expand(-1, elements.samples)
-    return dense(
-        elements.rows(
-            every, torch.ones(every.shape, dtype=elements.like.dtype, device=every.device)
-        )
-    )
 
 
 def bound_node(
@@ -142,7 +79,7 @@ def _one_side(
     from above. at_once: how many rows to begin with; returned is also how many coefficients of one
     node a row takes at most, 0 if that is not known. looks: what those of the other side, if it
     came first, have settled; else some rows of this one try."""
-    elements = Elements(analysis, target)
+    elements = analysis.elements(target)
     # (samples, size)
     wanted = elements.split(torch.ones_like(below) if unstable is None else unstable(known))
     sign = torch.where(elements.split(below), 1, -1).to(known.dtype)

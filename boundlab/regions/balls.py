@@ -50,7 +50,7 @@ class _Ball(Region):
     lower: Number | None
     upper: Number | None
 
-    def samples(self, chosen: slice) -> Region:
+    def samples(self, chosen: slice | Tensor) -> Region:
         return take_samples(self, chosen)
 
     @property

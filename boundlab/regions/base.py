@@ -77,7 +77,7 @@ class Region(ABC):
             return rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
         return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
 
-    def samples(self, chosen: slice) -> Region | None:
+    def samples(self, chosen: slice | Tensor) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never
         taken apart."""
         return None
@@ -146,7 +146,7 @@ def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
     return replace(region, **changed) if changed else region
 
 
-def take_samples(region: Region, chosen: slice) -> Region:
+def take_samples(region: Region, chosen: slice | Tensor) -> Region:
     """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the
     same for all samples."""
     dims, samples = region.centre.dim(), region.centre.shape[0]

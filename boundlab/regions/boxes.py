@@ -22,7 +22,7 @@ class _BoxLike(Region):
     def is_box(self) -> bool:
         return True
 
-    def samples(self, chosen: slice) -> Region:
+    def samples(self, chosen: slice | Tensor) -> Region:
         return take_samples(self, chosen)
 
     def minimum(self, coefficients: Tensor) -> Tensor:

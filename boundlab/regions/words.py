@@ -153,7 +153,7 @@ class Words(Region):
         ).squeeze(2)
         return torch.where(replaced.unsqueeze(2), self.x + self.eps * (other - self.x), self.x)
 
-    def samples(self, chosen: slice) -> Words:
+    def samples(self, chosen: slice | Tensor) -> Words:
         part = lambda tensor: (
             tensor[chosen] if isinstance(tensor, Tensor) and tensor.dim() else tensor
         )

@@ -57,7 +57,7 @@ class Objective(nn.Module):
         method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
         region = Linf(images, weights.eps, lower=0.0, upper=1.0)
         net = self.net.suited((region,), {})
-        answer = net.ask((region,), {}, method, None, "adaptive", clean=seen.of(net))
+        answer = net.ask((region,), {}, method=method, clean=seen.of(net))
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from boundlab.methods.engine import Answer
+from boundlab.methods.run import Answer
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import aten
 

@@ -90,7 +90,7 @@ class WordsObjective(nn.Module):
         mask = words != PADDING
         net = self.bodies[words.shape[1]].suited((region, mask), {})
         method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
-        answer = net.ask((region, mask), {}, method, None, "adaptive")
+        answer = net.ask((region, mask), {}, method=method)
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )

@@ -1,0 +1,108 @@
+"""Gradient ascent on lower bounds, for slopes and multipliers alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+SETTLED = 0.01
+"""A bound has settled when it has risen by less than this share of its whole rise in each of
+``PATIENCE`` steps."""
+PATIENCE = 8
+MOMENTUM = 0.3
+"""The share of the last direction in the next one: less to and fro at a kink."""
+
+
+@dataclass(eq=False)
+class Variable:
+    """A tensor that bounds depend on, with the range [0, upper].
+
+    scale: the length of a step of size 1; a tensor with as many dimensions as the value, 1 where
+    entries share it. rows_of: from a mask (rows, samples) of bounds to one that broadcasts against
+    the value; None if all bounds share it.
+    """
+
+    value: Tensor
+    scale: Tensor | float = 1.0
+    upper: float = 1.0
+    rows_of: Callable[[Tensor], Tensor] | None = None
+
+    def step(self, gradient: Tensor, length: float) -> None:
+        """Move uphill and project onto the range: along the signs of the gradient in a bounded
+        range, where every entry has the same way to go; else along the gradient, in units of its
+        largest entry among those that share a scale."""
+        direction = gradient.sign()
+        if math.isinf(self.upper) and isinstance(self.scale, Tensor):
+            shared = [d for d, size in enumerate(self.scale.shape) if size == 1]
+            largest = gradient.abs().amax(shared, keepdim=True)
+            direction = gradient / largest.clamp(min=torch.finfo(gradient.dtype).tiny)
+        self.value.add_(direction * self.scale, alpha=length).clamp_(0, self.upper)
+
+
+Key = TypeVar("Key")
+
+
+def ascend(
+    bound: Callable[[], Tensor],
+    variables: dict[Key, Variable],
+    steps: int,
+    length: Callable[[int], float],
+    enough: float | None = None,
+    report: Callable[[], None] = lambda: None,
+) -> tuple[Tensor, dict[Key, Tensor]]:
+    """The best bounds (rows, samples) found in some steps, and the values of the variables that
+    give them.
+
+    bound: the bounds for the present values, as a function of them; its first call may add
+    variables. length: of step i. enough: a bound that is high enough. Each bound stops for itself,
+    so that no sample depends on the others of its batch.
+    """
+    with torch.enable_grad():
+        found = bound()
+    best = first = found.detach()
+    kept = {name: variable.value.detach().clone() for name, variable in variables.items()}
+    direction: dict[Key, Tensor] = {}
+    idle = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
+    for i in range(steps):
+        report()
+        active = idle < PATIENCE
+        if enough is not None:
+            active &= best <= enough
+        if not variables or not bool(active.any()):
+            break
+        values = [variable.value for variable in variables.values()]
+        with torch.enable_grad():
+            total = torch.where(active, found, 0).sum()
+            gradients = torch.autograd.grad(total, values, allow_unused=True)
+        with torch.no_grad():
+            for name, gradient in zip(variables, gradients, strict=True):
+                if gradient is not None:
+                    last = direction.get(name)
+                    mixed = gradient if last is None else last.mul_(MOMENTUM).add_(gradient)
+                    direction[name] = mixed
+                    variables[name].step(mixed, length(i))
+        # the last evaluation needs no gradient
+        with torch.enable_grad() if i + 1 < steps else torch.no_grad():
+            found = bound()
+        value = found.detach()
+        better = active & (value > best)
+        idle = torch.where(value > best + SETTLED * (best - first), 0, idle + 1)
+        for name, variable in variables.items():
+            kept[name] = _better_of(kept.get(name), variable, better)
+        best = torch.where(better, value, best)
+    report()
+    return best, kept
+
+
+def _better_of(kept: Tensor | None, variable: Variable, better: Tensor) -> Tensor:
+    """The kept values with those of the bounds that got better; shared values are the latest."""
+    latest = variable.value.detach()
+    if kept is None or variable.rows_of is None or kept.shape != latest.shape:
+        return latest.clone()
+    # a mean with weights 0 and 1: choosing takes many times as long
+    return kept.lerp_(latest, variable.rows_of(better).to(latest.dtype))

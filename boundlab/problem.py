@@ -1,0 +1,111 @@
+"""A prepared question: read, checked and folded once, asked thousands of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from boundlab.compat.ambient import undisturbed
+from boundlab.errors import ArgumentError
+from boundlab.methods.alpha import Alpha
+from boundlab.methods.method import Method, find_method
+from boundlab.methods.outputs import output_bounds, spec_bounds
+from boundlab.methods.run import Answer, run
+from boundlab.methods.state import BoundState
+from boundlab.regions import Region
+from boundlab.results import Bounds
+
+if TYPE_CHECKING:
+    from boundlab.net import Net
+
+
+@dataclass(eq=False)
+class Problem:
+    """Bounds of the output, or of ``spec @ output``, over regions, for a model with one output.
+
+    Made by ``net.problem(region, spec=...)``. The samples of a state are subdomains of those of the
+    problem (``state.origin``): any number of them, in any order.
+    """
+
+    net: Net
+    values: Mapping[str, Any]
+    regions: Mapping[str, Region]
+    spec: Tensor | None = None
+    memory: int | str | None = None
+    _constants: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def bounds(
+        self,
+        state: BoundState | None = None,
+        method: str | Method = "crown",
+        sides: str = "both",
+        alpha: Alpha | None = None,
+        slopes: str = "adaptive",
+    ) -> Bounds:
+        """Bounds (domains, ...) of the subdomains of a state, and the state that they leave; of the
+        whole problem without one."""
+        given = state or BoundState()
+        answer = self._run(given, find_method(method), slopes, alpha)
+        target = self.net.only_output("a problem")
+        if self.spec is None:
+            found = output_bounds(answer, target, sides)
+        else:
+            found = spec_bounds(answer, target, self._spec_of(given), sides)
+        lower, upper = found.lower, found.upper
+        if sides == "upper":
+            lower = torch.full_like(lower, -torch.inf)
+        if sides == "lower":
+            upper = torch.full_like(upper, torch.inf)
+        return Bounds(lower, upper, state=self.net.state_of(answer))
+
+    @undisturbed()
+    def _run(self, given: BoundState, method: Method, slopes: str, alpha: Alpha | None) -> Answer:
+        values, regions = self._of_domains(given)
+        free = replace(given, basis=None)  # the regions are ours
+        query = self.net.query(values, regions, method, slopes, alpha, self.memory, free)
+        answer = run(replace(query, state=given))
+        self._remember(answer)
+        return answer
+
+    def _of_domains(self, state: BoundState) -> tuple[dict[str, Any], dict[str, Region]]:
+        """Values and regions with one sample for each subdomain."""
+        values = {**self.values, **self._constants}
+        if state.origin is None:
+            return values, dict(self.regions)
+        nodes, origin = self.net.graph.nodes, state.origin
+        take: Callable[[Tensor], Tensor] = lambda value: value[origin.to(value.device)]
+        batched = [name for name in self.net.graph.inputs if nodes[name].layout is not None]
+        values |= {name: take(values[name]) for name in batched if name in values}
+        regions = dict(self.regions)
+        for name in batched:
+            if name in regions:
+                regions[name] = self._domains_of(name, origin)
+        return values, regions
+
+    def _domains_of(self, name: str, origin: Tensor) -> Region:
+        region = self.regions[name]
+        found = region.samples(origin.to(region.centre.device))
+        if found is None:
+            raise ArgumentError(
+                f"{type(region).__name__} does not say how to take some of its samples: give it a "
+                "method samples(chosen)"
+            )
+        return found
+
+    def _spec_of(self, state: BoundState) -> Tensor:
+        assert self.spec is not None
+        if self.spec.dim() == 2 or state.origin is None:
+            return self.spec
+        return self.spec[state.origin.to(self.spec.device)]
+
+    def _remember(self, answer: Answer) -> None:
+        """Keep the values that depend on no input: folded weights, constants."""
+        if self._constants or torch.is_grad_enabled():
+            return
+        graph, values = answer.analysis.graph, answer.analysis.values
+        changing = graph.dependents({*graph.inputs, *self.regions}, frozenset())
+        self._constants = {name: value for name, value in values.items() if name not in changing}
