@@ -358,8 +358,7 @@ class Net:
         def ask(entries: Any, spec: Tensor | None, state: BoundState | None) -> Any:
             answer = self.ask(*entries, state=state, **options)
             kept = self._intermediates(answer, *entries, **options) if intermediates else {}
-            # slopes are large anyway, and a state can be joined again if the batch is halved
-            asked = state is not None or answer.method.optimize
+            asked = state is not None
             if spec is not None:
                 target = self.only_output("spec")
                 found = self._drop_samples(spec_bounds(answer, target, spec, sides))
@@ -369,11 +368,14 @@ class Net:
             ]
             return pytree.tree_unflatten(leaves, self._outputs)
 
+        begun = state
+        if find_method(method).optimize or state is not None:
+            begun = self._begun(state or BoundState(), *self.read(inputs, kwargs, perturb))
         rows = None if spec is None else _spec_tensor(spec)
         if rows is not None and rows.dim() == 2:  # the same for all samples
             everywhere = lambda entries, _, state: ask(entries, rows, state)
-            return self._in_parts(everywhere, (inputs, kwargs), None, state, not intermediates)
-        return self._in_parts(ask, (inputs, kwargs), rows, state, not intermediates)
+            return self._in_parts(everywhere, (inputs, kwargs), None, begun, not intermediates)
+        return self._in_parts(ask, (inputs, kwargs), rows, begun, not intermediates)
 
     @undisturbed()
     def margins(
@@ -654,6 +656,16 @@ class Net:
         versions = tuple((id(t), t._version) for t in tensors if isinstance(t, Tensor))
         others = {name: values[name] for name in self.graph.inputs if name in values}
         return Basis(self.graph, dict(regions), others, versions)
+
+    def _begun(
+        self, state: BoundState, values: Mapping[str, Any], regions: Mapping[str, Region]
+    ) -> BoundState:
+        """A state that knows nothing yet as one of these samples, so that it can be cut."""
+        if state.basis is not None:
+            return state
+        samples = self._samples(values, regions)
+        basis = self._basis(values, regions)
+        return replace(state, samples=samples, origin=torch.arange(samples), basis=basis)
 
     def _read_known(self, known: Known) -> dict[str, Interval]:
         """Intervals that a user knows of nodes, by graph name."""

@@ -161,16 +161,23 @@ class SlopeOptimizer:
         start = torch.zeros(
             1, self._stack(name, rows), *shape, dtype=rows.dtype, device=rows.device
         )
-        layout = self.analysis.graph.nodes[name].layout
-        if layout is None:
-            largest = rows.abs().flatten(2).amax(2)
-        else:
-            largest = layout.samples_first(rows.abs(), self.analysis.samples).amax(2)
-        scale = self._by_row(name, largest.detach(), start)
+        # a node behind inactive neurons has no coefficients yet: then those that are asked for
+        asked = self.rows if isinstance(self.rows, Tensor) else self.rows.dense()
+        largest = self._largest(name, rows)
+        largest = torch.where(largest > 0, largest, self._largest(self.target, asked))
+        scale = self._by_row(name, largest, start)
         given = self.given_betas.get(name)
         value = start if given is None else self._checked(name, given, start).clamp(min=0)
         rows_of = partial(self._by_row, name, like=start)
         return Variable(value.clone().requires_grad_(), scale, math.inf, rows_of)
+
+    @torch.no_grad()
+    def _largest(self, name: str, rows: Tensor) -> Tensor:
+        """The largest coefficient of a node: (rows, samples)."""
+        layout = self.analysis.graph.nodes[name].layout
+        if layout is None:
+            return rows.abs().flatten(2).amax(2) if rows.dim() > 2 else rows.abs()
+        return layout.samples_first(rows.abs(), self.analysis.samples).amax(2)
 
     def _sloped(self, name: str, rows: Rows) -> Relaxation:
         """The relaxation of a node for the present alphas."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
@@ -107,6 +108,11 @@ class Analysis:
     def restrict(self, name: str, interval: Interval) -> Interval:
         """The interval of a node, with what is known beforehand and what its split allows."""
         if name in self.known:
+            if self.known[name].shape != interval.shape:
+                raise ArgumentError(
+                    f"what is known of node {name} must have the shape {tuple(interval.shape)}, "
+                    f"not {tuple(self.known[name].shape)}"
+                )
             interval = interval.intersect(self.known[name])
         split = self.splits.get(name)
         if split is None:

@@ -1,0 +1,243 @@
+"""States: what is known goes in, what is found comes out, and constraints hold where they are said to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import boundlab as bl
+from boundlab.methods.alpha import Alpha
+
+FEW = Alpha(iterations=6)
+
+
+def network(seed: int = 0, hidden: int = 8) -> nn.Sequential:
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Linear(3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2)
+    )
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return model
+
+
+def inside(x: Tensor, eps: float, count: int = 4000) -> Tensor:
+    """Members of the ball, (count, samples, 3), corners among them."""
+    moves = 2 * torch.rand(count, *x.shape) - 1
+    moves[: count // 4] = moves[: count // 4].sign()
+    return x + eps * moves
+
+
+@pytest.mark.parametrize("method", ["crown", "crown-ibp", "alpha-crown", "beta-crown"])
+@pytest.mark.parametrize("at", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_hold_where_the_constraints_do(method: str, at: float, seed: int) -> None:
+    model, x, eps = network(seed), torch.randn(2, 3), 0.8
+    net, region = bl.capture(model, x), bl.Linf(torch.randn(2, 3), 0.8)
+    x = region.centre
+    first = net.bounds(region, state=bl.BoundState())
+    assert first.state is not None
+    points = inside(x, eps)
+    hidden = model[2](model[1](model[0](points)))
+    for neuron in range(4):
+        for sign in (1, -1):
+            state = first.state.split("2", neuron, sign, at).split("0", neuron, -sign)
+            options = {"alpha": FEW} if method.endswith(("alpha-crown", "beta-crown")) else {}
+            found = net.bounds(region, method=method, state=state, **options)
+            holds = sign * (hidden[..., neuron] - at) >= 0
+            holds &= -sign * model[0](points)[..., neuron] >= 0
+            value = model(points)
+            low = torch.where(holds[..., None], found.lower - 1e-4 <= value, True)
+            up = torch.where(holds[..., None], value <= found.upper + 1e-4, True)
+            assert low.all() and up.all()
+            assert found.state is not None
+            if found.state.empty is not None:
+                assert not (holds.any(0) & found.state.empty).any()
+
+
+def test_splits_and_multipliers_tighten() -> None:
+    """With both halves of a neuron the least bound is at least as high, and mostly higher."""
+    gains = []
+    for seed in range(6):
+        model, x = network(seed), torch.randn(1, 3)
+        problem = bl.capture(model, x).problem(bl.Linf(x, 0.8), spec=torch.tensor([[1.0, -1.0]]))
+        with torch.no_grad():
+            whole = problem.bounds(None, "alpha-crown", "lower")
+            assert whole.state is not None
+            state = whole.state
+            interval = state["2"]
+            neuron = int((-interval.lower * interval.upper).argmax())
+            halves = [state.split("2", neuron, sign) for sign in (1, -1)]
+            found = problem.bounds(bl.BoundState.join(halves), "beta-crown", "lower")
+            least = found.lower.amin()
+        assert least >= whole.lower.amin() - 0.02  # a child may begin a little lower
+        gains.append(float(least - whole.lower.amin()))
+    assert sum(gain > 1e-3 for gain in gains) >= 2
+
+
+def test_multipliers_do_what_slopes_cannot() -> None:
+    """min of x over [-1, 1] where 2 x - 1 >= 0 is 0.5: no relaxation is involved, only betas."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read = nn.Linear(1, 1)
+            nn.init.constant_(self.read.weight, 2.0)
+            nn.init.constant_(self.read.bias, -1.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 0 * torch.relu(self.read(x)) + 0.25 * torch.relu(-self.read(x) - 5)
+
+    x = torch.zeros(1, 1)
+    net, region = bl.capture(Model(), x), bl.Linf(x, 1.0)
+    first = net.bounds(region, state=bl.BoundState())
+    assert first.state is not None
+    state = first.state.split("read", 0, 1)
+    assert net.bounds(region, method="crown-ibp", state=state).lower <= -0.9
+    found = net.bounds(region, method="beta-crown", state=state, alpha=Alpha(iterations=60))
+    assert 0.4 <= found.lower <= 0.5 + 1e-5
+
+
+def test_known_intervals_are_used_and_not_believed_where_looser() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.5)
+    full = net.bounds(region, intermediates=True)
+    tight = {"2": (full["2"].lower, full["2"].upper)}
+    plain, told = net.bounds(region, method="crown-ibp"), None
+    told = net.bounds(region, method="crown-ibp", known=tight)
+    assert (told.lower >= plain.lower - 1e-6).all()
+    assert (told.lower > plain.lower + 1e-4).any()
+    wide = {"2": (full["2"].lower - 100, full["2"].upper + 100)}
+    loose = net.bounds(region, method="crown-ibp", known=wide)
+    assert torch.allclose(loose.lower, plain.lower, atol=1e-6)
+
+
+def test_known_intervals_are_checked() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.5)
+    with pytest.raises(bl.ArgumentError, match="no node or module 'nowhere'"):
+        net.bounds(region, known={"nowhere": (x, x)})
+    with pytest.raises(bl.ArgumentError, match="lower <= upper"):
+        net.bounds(region, known={"2": (torch.ones(2, 8), torch.zeros(2, 8))})
+    with pytest.raises(bl.ArgumentError, match=r"shape \(2, 8\)"):
+        net.bounds(region, known={"2": (torch.zeros(2, 3), torch.ones(2, 3))})
+
+
+@pytest.mark.parametrize("method", ["crown", "alpha-crown", "crown-ibp", "ibp", "forward"])
+def test_looking_at_intermediates_changes_nothing(method: str) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 8),
+        nn.ReLU(), nn.Linear(8, 2),
+    ).eval()  # fmt: skip
+    x = torch.rand(2, 1, 4, 4)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.2)
+    plain, looked = (net.bounds(region, method=method, intermediates=i) for i in (False, True))
+    assert torch.equal(plain.lower, looked.lower) and torch.equal(plain.upper, looked.upper)
+    values = model[0](x)
+    assert (looked["0"].lower <= values).all() and (values <= looked["0"].upper).all()
+
+
+def test_a_state_of_other_questions_is_refused() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net = bl.capture(model, x)
+    state = net.bounds(bl.Linf(x, 0.2), state=bl.BoundState()).state
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(bl.Linf(x, 0.3), state=state)
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(bl.Linf(x + 0.1, 0.2), state=state)
+    with pytest.raises(bl.ArgumentError, match="another net"):
+        bl.capture(model, x).bounds(bl.Linf(x, 0.2), state=state)
+    smaller = net.bounds(bl.Linf(x, 0.1), state=state)
+    assert (smaller.lower >= net.bounds(bl.Linf(x, 0.1)).lower - 1e-6).all()
+    with torch.no_grad():
+        model[0].weight.add_(0.1)  # type: ignore[operator]
+    with pytest.raises(bl.ArgumentError, match="parameters have changed"):
+        net.bounds(bl.Linf(x, 0.2), state=state)
+
+
+def test_a_ball_is_not_inside_of_a_smaller_set_with_its_hull() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net = bl.capture(model, x)
+    state = net.bounds(bl.L2(x, 0.2), state=bl.BoundState()).state
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(bl.Linf(x, 0.2), state=state)
+    net.bounds(bl.L2(x, 0.2), state=state)
+
+
+def test_taking_samples_is_asking_for_them() -> None:
+    model, x = network(), torch.randn(5, 3)
+    net = bl.capture(model, x)
+    problem = net.problem(bl.Linf(x, 0.4))
+    with torch.no_grad():
+        whole = problem.bounds(method="alpha-crown")
+        assert whole.state is not None
+        chosen = torch.tensor([3, 0, 3])
+        state = whole.state.take(chosen)
+        assert state.origin is not None and state.origin.tolist() == [3, 0, 3]
+        some = problem.bounds(state, "alpha-crown", alpha=Alpha(iterations=1))
+        alone = net.bounds(bl.Linf(x[chosen], 0.4), method="alpha-crown")
+    assert (some.lower >= whole.lower[chosen] - 1e-4).all()
+    assert torch.allclose(alone.lower, whole.lower[chosen], atol=1e-4)
+
+
+def test_a_warm_start_does_not_lose() -> None:
+    model, x = network(), torch.randn(3, 3)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.5)
+    first = net.bounds(region, method="alpha-crown", alpha=FEW)
+    again = net.bounds(region, method="alpha-crown", alpha=Alpha(iterations=1), state=first.state)
+    cold = net.bounds(region, method="alpha-crown", alpha=Alpha(iterations=1))
+    assert (again.lower >= first.lower - 1e-5).all()
+    assert (again.lower > cold.lower + 1e-5).any()
+
+
+def test_halved_batches_keep_their_slopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = network(hidden=16), torch.randn(8, 3)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.5)
+    whole = net.bounds(region, method="alpha-crown", alpha=FEW)
+    halved, asked = None, []
+    run = __import__("boundlab.net", fromlist=["run"]).run
+
+    def fails_for_many(query: object) -> object:
+        asked.append(query.samples)  # type: ignore[attr-defined]
+        if query.samples > 4:  # type: ignore[attr-defined]
+            raise bl.MemoryLimit("too many")
+        return run(query)
+
+    monkeypatch.setattr("boundlab.net.run", fails_for_many)
+    halved = net.bounds(region, method="alpha-crown", alpha=FEW)
+    assert asked == [8, 4, 4]
+    assert torch.allclose(halved.lower, whole.lower, atol=1e-5)
+    assert {k: {n: t.shape for n, t in v.items()} for k, v in halved.slopes.items()} == {
+        k: {n: t.shape for n, t in v.items()} for k, v in whole.slopes.items()
+    }
+    warm = net.bounds(region, method="alpha-crown", alpha=Alpha(iterations=1), state=halved.state)
+    assert (warm.lower >= halved.lower - 1e-5).all()
+
+
+def test_splits_are_checked() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net = bl.capture(model, x)
+    with pytest.raises(bl.ArgumentError, match="knows nothing of samples"):
+        bl.BoundState().take([0])
+    state = net.bounds(bl.Linf(x, 0.2), state=bl.BoundState()).state
+    assert state is not None
+    with pytest.raises(bl.ArgumentError, match="must be 1 or -1"):
+        state.split("2", 0, 2)
+    with pytest.raises(bl.ArgumentError, match="8 elements a sample"):
+        state.split("2", 8, 1)
+    with pytest.raises(bl.ArgumentError, match="no node or module 'x'"):
+        state.split("x", 0, 1)
+
+
+def test_a_contradiction_is_an_empty_domain() -> None:
+    model, x = network(), torch.randn(2, 3)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.01)
+    state = net.bounds(region, state=bl.BoundState()).state
+    assert state is not None
+    neuron = int(state["0"].lower[0].argmax())
+    assert state["0"].lower[0, neuron] > 0.1
+    found = net.bounds(region, state=state.split("0", neuron, -1, samples=[0]))
+    assert found.state is not None and found.state.empty is not None
+    assert found.state.empty.tolist() == [True, False]
