@@ -184,12 +184,9 @@ class Climb:
 
     def _family(self, name: str, rows: Rows) -> SlopeFamily | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
-        make: Callable[[Call], SlopeFamily | None] | None = getattr(rule, "family", None)
-        if make is None or name not in self.analysis.plan.nonlinear:
+        if name not in self.analysis.plan.nonlinear or not self.analysis.is_open(name):
             return None
-        if not self.analysis.is_open(name):
-            return None
-        family = make(call)
+        family = rule.family(call)
         if (
             family is None
             or not family.by_row
@@ -198,7 +195,7 @@ class Climb:
         ):
             return family
         inside = _gathered(call, rows)
-        return None if inside is None else make(inside)
+        return None if inside is None else rule.family(inside)
 
     def climb(self, steps: int, note: Callable[[], None] = lambda: None) -> Tensor:
         """The best lower bounds found in some steps: (rows, samples). The numbers are left at the
@@ -278,7 +275,7 @@ class Climb:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class Gathered(Relaxation):
     """Lines whose elements are those of windows, (rows, samples, *sizes), not those of a node."""
 
     lines: Relaxation

@@ -146,9 +146,7 @@ class Plan:
     def before_jumps(self) -> set[str]:
         """The nodes that are read by a function with jumps, where a rounding error can change a
         result by much."""
-        jumps = lambda name: getattr(self.rules[name], "jumps", lambda call: False)(
-            self.calls[name]
-        )
+        jumps = lambda name: self.rules[name].jumps(self.calls[name])
         return {source for source, readers in self.readers.items() if any(map(jumps, readers))}
 
 

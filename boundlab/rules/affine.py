@@ -17,7 +17,7 @@ from torch import Tensor
 from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.relaxation import AffineMap, Relaxation, constant_lines
-from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.registry import Call, Rule, aten, register
 from boundlab.rules.transposes import LINEAR, constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -38,7 +38,7 @@ def from_jacobian(call: Call) -> Callable[..., Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Rule):
     """Affine jointly in all perturbed arguments.
 
     ``absolute``: the operator with absolute coefficients and no constant term, called with the

@@ -38,7 +38,7 @@ from boundlab.relaxations.relaxation import (
 )
 from boundlab.rules.affine import around
 from boundlab.rules.per_sample import bias_per_sample, weight_per_sample
-from boundlab.rules.registry import Call, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.transposes import constant_of, transpose_of
 from boundlab.rules.windows import windows_of
 
@@ -110,7 +110,7 @@ def chosen_planes(x: Interval, y: Interval) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Bilinear:
+class Bilinear(Rule):
     """``op(x, y, *rest)`` or ``op(x, y, bias, *rest)``.
 
     ``letters``: from the arguments of the operator, the indices of x, y and the result, if it is a

@@ -14,11 +14,11 @@ from boundlab.graph.graph import Ref
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import AffineMap, Relaxation
 from boundlab.rules.bilinear import Bilinear
-from boundlab.rules.registry import Call, aten, register
+from boundlab.rules.registry import Call, Rule, aten, register
 
 
 @dataclass(frozen=True, eq=False)
-class Einsum:
+class Einsum(Rule):
     """einsum: affine with one perturbed operand, a sum of products with two."""
 
     kind: str = "bilinear"

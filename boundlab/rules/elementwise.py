@@ -14,12 +14,12 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching
 
 
 @dataclass(frozen=True, eq=False)
-class Elementwise:
+class Elementwise(Rule):
     """An elementwise operator, perturbed in its first argument; ``curve`` gives its shape from the
     other arguments."""
 

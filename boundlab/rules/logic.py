@@ -16,7 +16,7 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
 from boundlab.rules.affine import Affine, truth
-from boundlab.rules.registry import Call, Relaxed, aten, register, within
+from boundlab.rules.registry import Call, Relaxed, Rule, aten, register, within
 
 
 def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> Relaxed:
@@ -106,7 +106,7 @@ register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusiv
 
 
 @dataclass(frozen=True, eq=False)
-class Where:
+class Where(Rule):
     """where(condition, x, y): affine for a constant condition. For a perturbed one, exactly the
     chosen branch where the condition is decided, and elsewhere the hull of both."""
 

@@ -15,7 +15,7 @@ from boundlab.rules import curves
 from boundlab.rules.bilinear import mccormick
 from boundlab.rules.curves import Curve, Line
 from boundlab.rules.elementwise import CONCAVE, CONVEX, OneSigned, piecewise_linear
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 
 def power_curve(exponent: float) -> Curve:
@@ -72,7 +72,7 @@ register(aten.pow.Scalar, rule=Relaxed(_exponential_interval, _exponential, kind
 
 
 @dataclass(frozen=True, eq=False)
-class TensorPower:
+class TensorPower(Rule):
     """x ** y for tensors. With constant exponents each of them has its own curve; with a perturbed
     one x must be positive, and then x ** y = exp(y log x)."""
 

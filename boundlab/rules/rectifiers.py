@@ -23,13 +23,13 @@ from boundlab.kernels.fused import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval, MidRad, laid_out
 from boundlab.relaxations.relaxation import ForwardBound, Lines, Relaxation, Rows, Terms
-from boundlab.rules.registry import Call, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
 
 
 @dataclass(frozen=True, eq=False)
-class Rectified:
+class Rectified(Relaxation):
     """The lines of a ReLU, with backward mode in the few passes over the memory that training
     needs."""
 
@@ -98,7 +98,7 @@ class Sloped(Lines):
 
 
 @dataclass(frozen=True, eq=False)
-class Rectifier:
+class Rectifier(Rule):
     """f(x) = x for x >= 0 and s x below, s constant: 0 for relu, a number or a tensor for its leaky
     relatives."""
 
