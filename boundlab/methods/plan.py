@@ -174,8 +174,7 @@ def _reads_once(call: Call) -> bool:
     """Whether an affine operator reads every element of its argument at most once."""
     packet = getattr(call.node.op, "overloadpacket", None)
     if packet in POOLS:
-        (_, kernel, *rest), kwargs = call.arguments
-        stride = rest[0] if rest else kwargs.get("stride", [])
-        sizes = [each(value, POOLS[packet]) for value in (kernel, stride or kernel)]
+        kernel = call["kernel_size"]
+        sizes = [each(value, POOLS[packet]) for value in (kernel, call["stride"] or kernel)]
         return all(step >= size for size, step in zip(*sizes, strict=True))
     return moves_only(call) or packet in (aten.sum, aten.mean)

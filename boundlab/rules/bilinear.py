@@ -124,10 +124,10 @@ class Bilinear(Rule):
     kind: str = "bilinear"
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
-        (x, y, *rest), kwargs = call.arguments
+        x, y = call[0], call[1]
         if any(isinstance(v, Interval) and not v.dtype.is_floating_point for v in (x, y)):
             x, y = _as_numbers(x, y)
-        bias = (rest[0] if rest else kwargs.get("bias")) if self.has_bias else None
+        bias = call["bias"] if self.has_bias else None
         return x, y, bias
 
     def nonlinear(self, call: Call) -> bool:
@@ -289,13 +289,12 @@ class Bilinear(Rule):
     def _per_sample(self, call: Call) -> Callable[[Rows], list[Any]] | None:
         """The transpose of a one-sided call, sample by sample."""
         x, y, bias = self._sides(call)
-        (_, _, *rest), kwargs = call.arguments
         packet = _packet(call)
         parts: list[Callable[[Rows], Any] | None] = []
         if isinstance(x, Interval):
             return None
         if isinstance(y, Interval):
-            parts.append(weight_per_sample(packet, x, y.shape, rest, kwargs))
+            parts.append(weight_per_sample(packet, call, x, y.shape))
         if isinstance(bias, Interval):
             parts.append(bias_per_sample(packet))
         return (

@@ -27,8 +27,7 @@ class Einsum(Rule):
         return len(call.inputs) > 1
 
     def _operands(self, call: Call) -> tuple[str, list[Any]]:
-        (equation, operands, *_), _ = call.arguments
-        return equation, list(operands)
+        return call["equation"], list(call["tensors"])
 
     def _pair(self, call: Call) -> tuple[Bilinear, Call]:
         """The product of the two perturbed operands as a call of a bilinear operator of its own."""

@@ -214,17 +214,12 @@ class Softplus(Elementwise):
     """Plainly convex where the jump is smaller than what rounding does to the value there."""
 
     def _curve(self, call: Call) -> Curve:
-        (_, *rest), kwargs = call.arguments
-        beta, threshold = Softplus._settings(*rest, **kwargs)
+        beta, threshold = call["beta"], call["threshold"]
         kind = torch.finfo(call.inputs[0].dtype)
         small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
         # beyond it torch overflows, and comes back at the threshold
         small = small and threshold < math.log(kind.max)
         return CONVEX if beta > 0 and small else super()._curve(call)
-
-    @staticmethod
-    def _settings(beta: float = 1.0, threshold: float = 20.0) -> tuple[float, float]:
-        return beta, threshold
 
 
 elementwise(aten.clamp, curve=_clamp)

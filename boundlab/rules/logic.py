@@ -23,7 +23,7 @@ def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> R
     """A comparison; ``certain(lx, ux, ly, uy)`` gives (certainly true, possibly true)."""
 
     def interval(call: Call) -> Interval:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["other"]
         true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
         return Interval(true, possible)
 
@@ -78,8 +78,9 @@ def _negation(call: Call) -> Interval:
 
 
 def _exclusive(call: Call) -> Interval:
-    (x, y), _ = call.arguments
-    x, y = (truth(v) if isinstance(v, Interval) else v.bool() for v in (x, y))
+    x, y = (
+        truth(v) if isinstance(v, Interval) else v.bool() for v in (call["self"], call["other"])
+    )
     lx, ux, ly, uy = lower_of(x), upper_of(x), lower_of(y), upper_of(y)
     return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
 
@@ -113,7 +114,7 @@ class Where(Rule):
     kind: str = "logic"
 
     def nonlinear(self, call: Call) -> bool:
-        return isinstance(call.leaves[0], Interval)
+        return isinstance(call["condition"], Interval)
 
     def interval(self, call: Call) -> Interval:
         if not self.nonlinear(call):
@@ -144,8 +145,7 @@ class Where(Rule):
         return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
     def _parts(self, call: Call) -> tuple[Interval, Any, Any]:
-        (condition, *rest), kwargs = call.arguments
-        x, y = (*rest, *kwargs.values())
+        condition, x, y = call["condition"], call["self"], call["other"]
         like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
         dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
         device = condition.device
@@ -164,8 +164,9 @@ class Within(Affine):
 
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
-        (_, low, high), _ = call.arguments
-        return x.intersect(Interval(torch.full_like(x.lower, low), torch.full_like(x.upper, high)))
+        return x.intersect(
+            Interval(torch.full_like(x.lower, call["low"]), torch.full_like(x.upper, call["high"]))
+        )
 
 
 register(within, rule=Within())

@@ -15,33 +15,25 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from boundlab.coefficients.outer import Outer
-from boundlab.rules.registry import aten
+from boundlab.rules.registry import Call, aten
 from boundlab.rules.transposes import each
 
 PerSample = Callable[[Tensor], Tensor | Outer]
 
 
-def weight_per_sample(
-    packet: Any, x: Tensor, shape: torch.Size, rest: list[Any], kwargs: dict[str, Any]
-) -> PerSample | None:
-    """Of the weight of a layer with the constant argument x; rest, kwargs: what follows the weight
-    in its call."""
+def weight_per_sample(packet: Any, call: Call, x: Tensor, shape: torch.Size) -> PerSample | None:
+    """Of the weight, of that shape, of a layer with the constant argument x."""
     if packet is aten.linear and len(shape) == 2 and x.dim() == 2:
         return lambda rows: Outer(rows, x)
     if packet is aten.linear and len(shape) == 2 and x.dim() > 2:
         flat = x.flatten(1, -2)
         return lambda rows: torch.einsum("rsto,sti->rsoi", rows.flatten(2, -2), flat)
     dims = {aten.conv1d: 1, aten.conv2d: 2}.get(packet)
-    given = {
-        **dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)),
-        **kwargs,
-    }
-    if dims is None or x.dim() != dims + 2 or isinstance(given.get("padding", 0), str):
+    if dims is None or x.dim() != dims + 2 or isinstance(call["padding"], str):
         return None
-    pair = lambda name, default: tuple(
-        [default] * (2 - dims) + each(given.get(name, default), dims)
-    )
-    kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), given.get("groups", 1)
+    # torch unfolds two dimensions: a sequence is an image of height 1
+    pair = lambda name, default: tuple([default] * (2 - dims) + each(call[name], dims))
+    kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), call["groups"]
     wide = x if dims == 2 else x.unsqueeze(2)
     patches = F.unfold(
         wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)

@@ -46,7 +46,7 @@ def _positive(call: Call, base: Tensor) -> None:
 def _exponential(call: Call) -> Lines:
     """base ** y for a constant base is convex in y."""
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
+    base = torch.as_tensor(call["self"], dtype=y.dtype, device=y.device)
     _positive(call, base)
     slope = lambda t: torch.pow(base, t) * torch.log(base)
     (a, b), (c, d) = curves.lines(
@@ -62,7 +62,7 @@ def _expanded(x: Interval, other: Tensor) -> Interval:
 
 def _exponential_interval(call: Call) -> Interval:
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
+    base = torch.as_tensor(call["self"], dtype=y.dtype, device=y.device)
     _positive(call, base)
     ends = torch.pow(base, y.lower), torch.pow(base, y.upper)
     return Interval(torch.minimum(*ends), torch.maximum(*ends))
@@ -82,7 +82,7 @@ class TensorPower(Rule):
         return True
 
     def interval(self, call: Call) -> Interval:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         if not isinstance(x, Interval):
             return _exponential_interval(call)
         if not isinstance(y, Interval):
@@ -105,7 +105,7 @@ class TensorPower(Rule):
         return Interval(corners.amin(0), corners.amax(0))  # y log x is linear in y and in log x
 
     def relax(self, call: Call) -> Relaxation:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         if not isinstance(x, Interval):
             return _exponential(call)
         if isinstance(y, Interval):
@@ -120,7 +120,7 @@ class TensorPower(Rule):
     def _by_exponent(self, call: Call) -> list[tuple[Tensor, curves.Function, Curve, Interval]]:
         """For each exponent: where it stands, its function and curve, and the base there (and a
         harmless 1 elsewhere)."""
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         assert isinstance(x, Interval) and isinstance(y, Tensor)
         wide, y = _expanded(x, y), y.to(x.dtype).expand(torch.broadcast_shapes(x.shape, y.shape))
         found: list[tuple[Tensor, curves.Function, Curve, Interval]] = []

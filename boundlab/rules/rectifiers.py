@@ -224,16 +224,14 @@ class Rectifier(Rule):
 
 
 def _negative_slope(call: Call) -> Any:
-    (x, *rest), kwargs = call.arguments
+    """The slope below 0: a number, or a tensor that broadcasts to the argument."""
     if call.node.op is aten.prelu.default:
-        weight, dims = rest[0], len(x.shape)
-        return (
-            weight.reshape(1, -1, *[1] * (dims - 2))
-            if dims > 1 and weight.numel() > 1
-            else weight.reshape([1] * dims)
-        )
+        weight, dims = call["weight"], len(call["self"].shape)
+        if dims > 1 and weight.numel() > 1:
+            return weight.reshape(1, -1, *[1] * (dims - 2))
+        return weight.reshape([1] * dims)
     if call.node.op is aten.leaky_relu.default:
-        return rest[0] if rest else kwargs.get("negative_slope", 0.01)
+        return call["negative_slope"]
     return 0.0
 
 

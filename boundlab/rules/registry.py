@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import argument
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.fused import moments
@@ -77,6 +78,19 @@ class Call:
         if self.flat:
             return self.leaves, {}
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: str | int) -> Any:
+        """An argument by its name or place in the operator's schema, its default if it was not
+        given; an Interval if it is perturbed."""
+        args, kwargs = self.arguments
+        return argument(self.node.op, args, kwargs, key)  # type: ignore[arg-type]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same for an argument that not all overloads of the operator have."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def bind(
         self,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import argument, parameters
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import moments
@@ -57,14 +58,7 @@ class Site:
 
     def __getitem__(self, name: str) -> Any:
         """The argument of that name in the operator's schema, its default if it was not given."""
-        schema = self.node.op._schema.arguments  # type: ignore[union-attr]
-        for place, argument in enumerate(schema):
-            if argument.name == name:
-                if name in self.node.kwargs:
-                    return self.node.kwargs[name]
-                given = place < len(self.node.args) and not argument.kwarg_only
-                return self.node.args[place] if given else argument.default_value
-        raise KeyError(name)
+        return argument(self.node.op, self.node.args, self.node.kwargs, name)  # type: ignore[arg-type]
 
     @property
     def tensors(self) -> list[str]:
@@ -302,8 +296,7 @@ def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> S
         site.plain(*site.node.args[1:], *site.node.kwargs.values())
         given = site[dim]
         acts = site.dims(x, None if given in whole else given)
-        names = {argument.name for argument in site.node.op._schema.arguments}  # type: ignore[union-attr]
-        stays = bool(site["keepdim"]) if "keepdim" in names else kept
+        stays = bool(site["keepdim"]) if "keepdim" in parameters(site.node.op) else kept  # type: ignore[arg-type]
         return _beside(site, x, acts, stays)
 
     return find

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,14 +32,14 @@ def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
     packet = getattr(call.node.op, "overloadpacket", None)
     if len(call.positions) == 2 and packet in (aten.add, aten.sub):
         x, y = call.inputs
-        factor = (-1 if packet is aten.sub else 1) * call.arguments[1].get("alpha", 1)
+        factor = (-1 if packet is aten.sub else 1) * call["alpha"]
         return lambda rows: [
             sum_to(rows, x.shape),
             sum_to(rows if factor == 1 else rows * factor, y.shape),
         ]
-    if packet is aten.cat and all(isinstance(part, Interval) for part in call.arguments[0][0]):
-        (parts, *rest), kwargs = call.arguments
-        dim = (rest[0] if rest else kwargs.get("dim", 0)) % len(parts[0].shape)
+    if packet is aten.cat and all(isinstance(part, Interval) for part in call["tensors"]):
+        parts = call["tensors"]
+        dim = call["dim"] % len(parts[0].shape)
         return lambda rows: _split(rows, [part.shape[dim] for part in parts], dim + 1)
     make = TRANSPOSES.get(packet)
     if (
@@ -67,14 +67,13 @@ def constant_of(call: Call) -> Tensor | float | None:
     if packet in LINEAR:
         return 0.0
     if packet in WITH_BIAS:
-        (x, _, *rest), kwargs = call.arguments
-        bias = rest[0] if rest else kwargs.get("bias")
+        bias = call["bias"]
         if bias is None:
             return 0.0
-        if isinstance(bias, Tensor) and isinstance(x, Interval):
+        if isinstance(bias, Tensor) and isinstance(call["input"], Interval):
             return bias.reshape(-1, *[1] * WITH_BIAS[packet])
     if packet in (aten.cat, aten.stack) and all(
-        isinstance(part, Interval) for part in call.arguments[0][0]
+        isinstance(part, Interval) for part in call["tensors"]
     ):
         return 0.0
     if packet in (aten.add, aten.sub):
@@ -85,19 +84,20 @@ def constant_of(call: Call) -> Tensor | float | None:
 def _summand(call: Call, sign: int) -> Tensor | None:
     """The constant in x + alpha y or x - alpha y, of its own shape, if it is a tensor like the
     other operand."""
-    (x, y, *_), kwargs = call.arguments
-    factor = sign * kwargs.get("alpha", 1)
+    x, y = call["self"], call["other"]
     if isinstance(x, Interval):
         constant, other = y, x
+        factor = sign * call["alpha"]
     else:
-        constant, other, factor = x, y, 1
+        constant, other = x, y
+        factor = 1
     if not isinstance(constant, Tensor) or constant.dtype != other.dtype:
         return None
     return constant if factor == 1 else factor * constant
 
 
 def _linear(call: Call) -> Transpose | None:
-    (x, weight, *_), _ = call.arguments
+    x, weight = call["input"], call["weight"]
     if (
         isinstance(weight, Interval)
         and isinstance(x, Tensor)
@@ -114,7 +114,7 @@ def _linear(call: Call) -> Transpose | None:
 
 def _matmul(call: Call) -> Transpose | None:
     """Products of matrices in batches of one shape."""
-    (x, y), _ = call.arguments
+    x, y = call[0], call[1]
     if len(x.shape) != len(y.shape) or len(x.shape) < 2 or x.shape[:-2] != y.shape[:-2]:
         return None
     if isinstance(x, Interval):
@@ -262,27 +262,32 @@ the channels in their usual place and with the channels last."""
 
 def convolution_of(call: Call, dims: int) -> Convolution | None:
     """The convolution of a batch that only its first argument moves."""
-    (x, weight, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {
-        **dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)),
-        **kwargs,
-    }
+    x = call["input"]
     if (
         not isinstance(x, Interval)
         or len(call.positions) != 1
-        or isinstance(given.get("padding", 0), str)
+        or isinstance(call["padding"], str)
         or len(x.shape) != dims + 2
     ):
         return None
-    every = lambda name, default: each(given.get(name, default), dims)
     return Convolution(
-        weight,
-        every("stride", 1),
-        every("padding", 0),
-        every("dilation", 1),
-        given.get("groups", 1),
+        call["weight"],
+        each(call["stride"], dims),
+        each(call["padding"], dims),
+        each(call["dilation"], dims),
+        call["groups"],
         x.shape[1:],
     )
+
+
+def dimensions(given: int | Sequence[int] | None, count: int) -> list[int]:
+    """The dimensions that an argument names, of ``count``, as sorted numbers from 0; None and an
+    empty list stand for all of them."""
+    if count == 0:
+        return []
+    if isinstance(given, int):
+        given = [given]
+    return sorted({d % count for d in given or range(count)})
 
 
 def each(value: Any, dims: int) -> list[int]:
@@ -311,7 +316,7 @@ def _reshape(call: Call) -> Transpose | None:
 
 
 def _permute(call: Call) -> Transpose | None:
-    (_, order), _ = call.arguments
+    order = call["dims"]
     inverse = [0] * len(order)
     for i, d in enumerate(order):
         inverse[d % len(order)] = i + 1
@@ -319,9 +324,9 @@ def _permute(call: Call) -> Transpose | None:
 
 
 def _swap(call: Call) -> Transpose | None:
-    (x, first, second), _ = call.arguments
-    dims = len(x.shape)
-    return lambda rows: rows.transpose(first % dims + 1, second % dims + 1)
+    dims = len(call["self"].shape)
+    first, second = call["dim0"] % dims + 1, call["dim1"] % dims + 1
+    return lambda rows: rows.transpose(first, second)
 
 
 def _broadcast(call: Call) -> Transpose | None:
@@ -331,8 +336,7 @@ def _broadcast(call: Call) -> Transpose | None:
 
 def _add(sign: int) -> Callable[[Call], Transpose | None]:
     def make(call: Call) -> Transpose | None:
-        (x, y, *_), kwargs = call.arguments
-        factor = sign * kwargs.get("alpha", 1) if isinstance(y, Interval) else 1
+        factor = sign * call["alpha"] if isinstance(call["other"], Interval) else 1
         shape = call.inputs[0].shape
         return lambda rows: sum_to(rows if factor == 1 else rows * factor, shape)
 
@@ -340,7 +344,7 @@ def _add(sign: int) -> Callable[[Call], Transpose | None]:
 
 
 def _multiply(call: Call) -> Transpose | None:
-    (x, y), _ = call.arguments
+    x, y = call["self"], call["other"]
     constant = y if isinstance(x, Interval) else x
     shape = call.inputs[0].shape
     return lambda rows: sum_to(rows * constant, shape)
@@ -348,14 +352,10 @@ def _multiply(call: Call) -> Transpose | None:
 
 def _reduce(call: Call) -> Transpose | None:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
-    (x, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {**dict(zip(("dim", "keepdim"), rest, strict=False)), **kwargs}
-    if given.get("dtype") is not None:
+    if call["dtype"] is not None:
         return None
-    shape, dims = x.shape, given.get("dim")
-    places = sorted(
-        {d % len(shape) for d in ([dims] if isinstance(dims, int) else dims or range(len(shape)))}
-    )
+    shape, keep = call["self"].shape, call.get("keepdim", False)
+    places = dimensions(call.get("dim"), len(shape))
     count = (
         math.prod(shape[d] for d in places)
         if getattr(call.node.op, "overloadpacket", None) is aten.mean
@@ -363,7 +363,7 @@ def _reduce(call: Call) -> Transpose | None:
     )
 
     def transpose(rows: Tensor) -> Tensor:
-        for d in () if given.get("keepdim", False) else places:
+        for d in () if keep else places:
             rows = rows.unsqueeze(d + 1)
         return (rows if count == 1 else rows / count).expand(len(rows), *shape)
 
@@ -374,34 +374,29 @@ def _negate(call: Call) -> Transpose | None:
     return lambda rows: -rows
 
 
-def _part(place: int) -> Callable[[Call], Transpose | None]:
-    """Operators that keep a run of entries along one dimension, which is their argument number
-    ``place`` after the first."""
-
-    def make(call: Call) -> Transpose | None:
-        (x, *rest), kwargs = call.arguments
-        dims = len(x.shape)
-        dim = (rest[place] if len(rest) > place else kwargs.get("dim", 0)) % dims
-        numbers = torch.arange(x.shape[dim]).reshape([1] * dim + [-1] + [1] * (dims - 1 - dim))
-        kept = call.bind()(numbers)
-        gone, found = kept.dim() < dims, kept.flatten().tolist()
-        if not found or found != list(range(found[0], found[0] + len(found))):
-            return None
-        around = [0, 0] * (dims - 1 - dim) + [found[0], x.shape[dim] - 1 - found[-1]]
-        return lambda rows: F.pad(rows.unsqueeze(dim + 1) if gone else rows, around)
-
-    return make
+def _part(call: Call) -> Transpose | None:
+    """Operators that keep a run of entries along the dimension ``dim``."""
+    x = call["self"]
+    dims = len(x.shape)
+    dim = call["dim"] % dims
+    numbers = torch.arange(x.shape[dim]).reshape([1] * dim + [-1] + [1] * (dims - 1 - dim))
+    kept = call.bind()(numbers)
+    gone, found = kept.dim() < dims, kept.flatten().tolist()
+    if not found or found != list(range(found[0], found[0] + len(found))):
+        return None
+    around = [0, 0] * (dims - 1 - dim) + [found[0], x.shape[dim] - 1 - found[-1]]
+    return lambda rows: F.pad(rows.unsqueeze(dim + 1) if gone else rows, around)
 
 
 def _flip(call: Call) -> Transpose | None:
-    (x, places), _ = call.arguments
-    turned = [d % len(x.shape) + 1 for d in places]
+    dims = len(call["self"].shape)
+    turned = [d % dims + 1 for d in call["dims"]]
     return lambda rows: rows.flip(turned)
 
 
 PARTS = {
-    aten.slice: _part(0), aten.select: _part(0), aten.narrow: _part(0), aten.unbind: _part(0),
-    aten.split: _part(1), aten.split_with_sizes: _part(1), aten.chunk: _part(1),
+    aten.slice: _part, aten.select: _part, aten.narrow: _part, aten.unbind: _part,
+    aten.split: _part, aten.split_with_sizes: _part, aten.chunk: _part,
 }  # fmt: skip
 
 TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
