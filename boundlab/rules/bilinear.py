@@ -36,11 +36,10 @@ from boundlab.relaxations.relaxation import (
     Rows,
     constant_lines,
 )
+from boundlab.rules import per_sample, transposes, windows
 from boundlab.rules.affine import around
-from boundlab.rules.per_sample import bias_per_sample, weight_per_sample
+from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
-from boundlab.rules.transposes import constant_of, transpose_of
-from boundlab.rules.windows import windows_of
 
 Letters = tuple[str, str, str]
 """The indices of the two arguments and of the result, one letter a dimension."""
@@ -122,6 +121,8 @@ class Bilinear(Rule):
     has_bias: bool = False
     is_plain: bool = True
     kind: str = "bilinear"
+    exact_in_balls: bool = True
+    facts: Facts = UNKNOWN
 
     def _sides(self, call: Call) -> tuple[Any, Any, Any]:
         x, y = call[0], call[1]
@@ -255,9 +256,9 @@ class Bilinear(Rule):
                 function,
                 absolute,
                 call.inputs,
-                transpose_of(call),
-                constant_of(call),
-                windows=lambda: windows_of(call),
+                self.facts.transpose_of(call),
+                self.facts.constant_of(call),
+                windows=lambda: self.facts.window_of(call),
                 unbiased=self._linear_part(call),
                 per_sample=self._per_sample(call),
             )
@@ -275,28 +276,28 @@ class Bilinear(Rule):
             body = self._planes(call, constant)
         if not isinstance(bias, Interval):
             return body
-        per_sample = bias_per_sample(_packet(call))
+        of_bias = self.facts.bias_per_sample
         return WithBias(
             body,
             AffineMap(
                 self._bias(call),
                 None,
                 call.inputs[-1:],
-                per_sample=None if per_sample is None else lambda rows: [per_sample(rows)],
+                per_sample=None if of_bias is None else lambda rows: [of_bias(rows)],
             ),
         )
 
     def _per_sample(self, call: Call) -> Callable[[Rows], list[Any]] | None:
         """The transpose of a one-sided call, sample by sample."""
         x, y, bias = self._sides(call)
-        packet = _packet(call)
         parts: list[Callable[[Rows], Any] | None] = []
         if isinstance(x, Interval):
             return None
         if isinstance(y, Interval):
-            parts.append(weight_per_sample(packet, call, x, y.shape))
+            weight = self.facts.weight_per_sample
+            parts.append(None if weight is None else weight(call, x, y.shape))
         if isinstance(bias, Interval):
-            parts.append(bias_per_sample(packet))
+            parts.append(self.facts.bias_per_sample)
         return (
             None
             if None in parts
@@ -406,7 +407,7 @@ class Bilinear(Rule):
                 lambda u: function(u, end),
                 lambda u: function(u, end.abs()),
                 (x,),
-                transpose_of(only),
+                self.facts.transpose_of(only),
                 0.0,
             )
 
@@ -415,7 +416,7 @@ class Bilinear(Rule):
             lambda v: function(x.lower, v),
             lambda v: function(x.lower, v),
             (y,),
-            transpose_of(only_y),
+            self.facts.transpose_of(only_y),
             0.0,
             per_sample=self._per_sample(only_y),
         )
@@ -436,12 +437,14 @@ class Bilinear(Rule):
         absolute_y = lambda v: function(x.centre.abs(), v)
         (middle, radius), (centre, spread) = x.ball, y.ball
         only_x, only_y = _with_constant(call, 1, centre), _with_constant(call, 0, middle)
-        in_x = AffineMap(lambda u: function(u, centre), absolute_x, (x,), transpose_of(only_x), 0.0)
+        in_x = AffineMap(
+            lambda u: function(u, centre), absolute_x, (x,), self.facts.transpose_of(only_x), 0.0
+        )
         in_y = AffineMap(
             lambda v: function(middle, v),
             absolute_y,
             (y,),
-            transpose_of(only_y),
+            self.facts.transpose_of(only_y),
             0.0,
             per_sample=self._per_sample(only_y),
         )
@@ -467,10 +470,6 @@ def _reach(
     scale = torch.where(torch.isfinite(scale), scale, 1)
     ones = torch.ones_like(hull.lower)
     return scale * hull.reach(lambda q: function((largest / scale) ** q, ones))
-
-
-def _packet(call: Call) -> Any:
-    return getattr(call.node.op, "overloadpacket", None)
 
 
 def _with_constant(call: Call, place: int, value: Tensor) -> Call:
@@ -545,13 +544,56 @@ def _outer(x: Any, y: Any) -> Letters:
     return "a", "b", "ab"
 
 
-register(aten.mul, aten.multiply, rule=Bilinear(_elementwise))
-register(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, rule=Bilinear(_matmul))
-register(aten.inner, rule=Bilinear(_inner))
-register(aten.outer, rule=Bilinear(_outer))
-register(aten.linear, rule=Bilinear(_linear, has_bias=True))
 register(
-    aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d,
-    aten.conv_transpose3d, aten.convolution,
+    aten.mul, aten.multiply,
+    rule=Bilinear(
+        _elementwise,
+        facts=Facts(linear=True, transpose=transposes.multiply, window=windows.multiply),
+    ),
+)  # fmt: skip
+register(
+    aten.matmul,
+    rule=Bilinear(
+        _matmul, facts=Facts(linear=True, transpose=transposes.matmul, window=windows.matmul)
+    ),
+)
+register(
+    aten.mm, aten.bmm,
+    rule=Bilinear(_matmul, facts=Facts(linear=True, transpose=transposes.matmul)),
+)  # fmt: skip
+register(aten.mv, aten.dot, rule=Bilinear(_matmul, facts=Facts(linear=True)))
+register(aten.inner, rule=Bilinear(_inner, facts=Facts(linear=True)))
+register(aten.outer, rule=Bilinear(_outer, facts=Facts(linear=True)))
+register(
+    aten.linear,
+    rule=Bilinear(
+        _linear,
+        has_bias=True,
+        facts=Facts(
+            constant=transposes.bias_of(0),
+            transpose=transposes.linear,
+            window=windows.linear,
+            weight_per_sample=per_sample.weight_of_linear,
+            bias_per_sample=per_sample.bias_of_linear,
+        ),
+    ),
+)
+for dims, op in enumerate((aten.conv1d, aten.conv2d, aten.conv3d), start=1):
+    register(
+        op,
+        rule=Bilinear(
+            None,
+            has_bias=True,
+            facts=Facts(
+                constant=transposes.bias_of(dims),
+                transpose=transposes.convolution(dims),
+                window=windows.convolution(dims),
+                weight_per_sample=per_sample.weight_of_convolution(dims) if dims < 3 else None,
+                bias_per_sample=per_sample.bias_of_convolution,
+            ),
+        ),
+    )
+register(
+    aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
     rule=Bilinear(None, has_bias=True),
 )  # fmt: skip

@@ -24,6 +24,7 @@ from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.fused import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
+from boundlab.rules.facts import UNKNOWN, Facts
 
 aten = torch.ops.aten
 
@@ -159,6 +160,11 @@ class Rule(ABC):
     """The group of rules it belongs to, for ``boundlab ops``."""
     uses_result: bool = False
     """Whether the relaxation gets tighter with ``call.result``, what is known of the result."""
+    exact_in_balls: bool = False
+    """Whether the interval of a call that is affine is exact for an argument in a ball whose dual
+    norm is known."""
+    facts: Facts = UNKNOWN
+    """What is known of the operator where it is affine."""
 
     @abstractmethod
     def interval(self, call: Call) -> Interval:

@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,35 +20,24 @@ from torch.nn import functional as F
 from boundlab.kernels.trained_linear import is_gathered, rows_linear
 from boundlab.relaxations.interval import LAST, Interval, laid_out
 from boundlab.relaxations.relaxation import sum_to
+from boundlab.rules.facts import Transpose
 from boundlab.rules.registry import Call, aten
 
-Transpose = Callable[[Tensor], Tensor]
+One = Callable[[Tensor], Tensor]
+"""(rows, *shape of the result) -> (rows, *shape) of the only perturbed argument."""
 
 
-def transpose_of(call: Call) -> Callable[[Tensor], list[Tensor]] | None:
-    """The transpose of a call in the form that AffineMap takes: rows -> rows for each perturbed
-    argument."""
-    packet = getattr(call.node.op, "overloadpacket", None)
-    if len(call.positions) == 2 and packet in (aten.add, aten.sub):
-        x, y = call.inputs
-        factor = (-1 if packet is aten.sub else 1) * call["alpha"]
-        return lambda rows: [
-            sum_to(rows, x.shape),
-            sum_to(rows if factor == 1 else rows * factor, y.shape),
-        ]
-    if packet is aten.cat and all(isinstance(part, Interval) for part in call["tensors"]):
-        parts = call["tensors"]
-        dim = call["dim"] % len(parts[0].shape)
-        return lambda rows: _split(rows, [part.shape[dim] for part in parts], dim + 1)
-    make = TRANSPOSES.get(packet)
-    if (
-        make is None
-        or len(call.positions) != 1
-        or (call.node.output is not None and packet not in PARTS)
-    ):
-        return None
-    transpose = make(call)
-    return None if transpose is None else lambda rows: [transpose(rows)]
+def of_one(make: Callable[[Call], One | None]) -> Callable[[Call], Transpose | None]:
+    """Decorator: the transpose of calls with one perturbed argument in the form for any number."""
+
+    @functools.wraps(make)
+    def find(call: Call) -> Transpose | None:
+        if len(call.positions) != 1:
+            return None
+        transpose = make(call)
+        return None if transpose is None else lambda rows: [transpose(rows)]
+
+    return find
 
 
 def _split(rows: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
@@ -60,30 +48,35 @@ def _split(rows: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
     return [part.unflatten(0, rows.shape[:2]) for part in rows.flatten(0, 1).split(sizes, dim - 1)]
 
 
-def constant_of(call: Call) -> Tensor | float | None:
-    """The constant term of a call: 0.0 if it is known to have none, None if nothing is known of
-    it."""
-    packet = getattr(call.node.op, "overloadpacket", None)
-    if packet in LINEAR:
-        return 0.0
-    if packet in WITH_BIAS:
+# -- constant terms --------------------------------------------------------------------------------
+
+
+def bias_of(dims: int) -> Callable[[Call], Tensor | float | None]:
+    """The bias of a layer with ``dims`` dimensions behind that of the bias."""
+
+    def find(call: Call) -> Tensor | float | None:
         bias = call["bias"]
         if bias is None:
             return 0.0
         if isinstance(bias, Tensor) and isinstance(call["input"], Interval):
-            return bias.reshape(-1, *[1] * WITH_BIAS[packet])
-    if packet in (aten.cat, aten.stack) and all(
-        isinstance(part, Interval) for part in call["tensors"]
-    ):
-        return 0.0
-    if packet in (aten.add, aten.sub):
-        return 0.0 if len(call.positions) == 2 else _summand(call, -1 if packet is aten.sub else 1)
-    return None
+            return bias.reshape(-1, *[1] * dims)
+        return None
+
+    return find
+
+
+def no_constant_parts(call: Call) -> float | None:
+    """cat and stack: none if all parts are perturbed."""
+    return 0.0 if all(isinstance(part, Interval) for part in call["tensors"]) else None
+
+
+def summand(sign: int) -> Callable[[Call], Tensor | float | None]:
+    """The constant in x + alpha y (sign 1) or x - alpha y, of its own shape, if it is a tensor like
+    the other operand."""
+    return lambda call: 0.0 if len(call.positions) == 2 else _summand(call, sign)
 
 
 def _summand(call: Call, sign: int) -> Tensor | None:
-    """The constant in x + alpha y or x - alpha y, of its own shape, if it is a tensor like the
-    other operand."""
     x, y = call["self"], call["other"]
     if isinstance(x, Interval):
         constant, other = y, x
@@ -96,7 +89,11 @@ def _summand(call: Call, sign: int) -> Tensor | None:
     return constant if factor == 1 else factor * constant
 
 
-def _linear(call: Call) -> Transpose | None:
+# -- transposes ------------------------------------------------------------------------------------
+
+
+@of_one
+def linear(call: Call) -> One | None:
     x, weight = call["input"], call["weight"]
     if (
         isinstance(weight, Interval)
@@ -112,7 +109,8 @@ def _linear(call: Call) -> Transpose | None:
     return lambda rows: product(rows, weight)
 
 
-def _matmul(call: Call) -> Transpose | None:
+@of_one
+def matmul(call: Call) -> One | None:
     """Products of matrices in batches of one shape."""
     x, y = call[0], call[1]
     if len(x.shape) != len(y.shape) or len(x.shape) < 2 or x.shape[:-2] != y.shape[:-2]:
@@ -290,14 +288,27 @@ def dimensions(given: int | Sequence[int] | None, count: int) -> list[int]:
     return sorted({d % count for d in given or range(count)})
 
 
-def each(value: Any, dims: int) -> list[int]:
-    return (
-        [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
-    )
+def windows_apart(dims: int) -> Callable[[Call], bool]:
+    """Whether the windows of a pooling over ``dims`` dimensions do not overlap."""
+
+    def apart(call: Call) -> bool:
+        kernel = each(call["kernel_size"], dims)
+        stride = each(call["stride"] or kernel, dims)
+        return all(step >= size for size, step in zip(kernel, stride, strict=True))
+
+    return apart
 
 
-def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
-    def make(call: Call) -> Transpose | None:
+def each(value: int | Sequence[int], dims: int) -> list[int]:
+    """One number for each of ``dims`` dimensions; a single one stands for all of them."""
+    if isinstance(value, int):
+        return [value] * dims
+    return list(value) * dims if len(value) == 1 else list(value)
+
+
+def convolution(dims: int) -> Callable[[Call], Transpose | None]:
+    @of_one
+    def make(call: Call) -> One | None:
         setting = convolution_of(call, dims)
         if setting is None:
             return None
@@ -310,12 +321,14 @@ def _convolution(dims: int) -> Callable[[Call], Transpose | None]:
     return make
 
 
-def _reshape(call: Call) -> Transpose | None:
+@of_one
+def reshape(call: Call) -> One | None:
     (x,) = call.inputs
     return lambda rows: rows.reshape(rows.shape[0], *x.shape)
 
 
-def _permute(call: Call) -> Transpose | None:
+@of_one
+def permute(call: Call) -> One | None:
     order = call["dims"]
     inverse = [0] * len(order)
     for i, d in enumerate(order):
@@ -323,34 +336,54 @@ def _permute(call: Call) -> Transpose | None:
     return lambda rows: rows.permute(0, *inverse)
 
 
-def _swap(call: Call) -> Transpose | None:
+@of_one
+def swap(call: Call) -> One | None:
     dims = len(call["self"].shape)
     first, second = call["dim0"] % dims + 1, call["dim1"] % dims + 1
     return lambda rows: rows.transpose(first, second)
 
 
-def _broadcast(call: Call) -> Transpose | None:
+@of_one
+def broadcast(call: Call) -> One | None:
     (x,) = call.inputs
     return lambda rows: sum_to(rows, x.shape)
 
 
-def _add(sign: int) -> Callable[[Call], Transpose | None]:
+def add(sign: int) -> Callable[[Call], Transpose | None]:
+    """x + alpha y (sign 1) or x - alpha y."""
+
     def make(call: Call) -> Transpose | None:
-        factor = sign * call["alpha"] if isinstance(call["other"], Interval) else 1
-        shape = call.inputs[0].shape
-        return lambda rows: sum_to(rows if factor == 1 else rows * factor, shape)
+        factors = [1.0] if isinstance(call["self"], Interval) else []
+        if isinstance(call["other"], Interval):
+            factors.append(sign * call["alpha"])
+        parts = [(factor, x.shape) for factor, x in zip(factors, call.inputs, strict=True)]
+        return lambda rows: [
+            sum_to(rows if factor == 1 else rows * factor, shape) for factor, shape in parts
+        ]
 
     return make
 
 
-def _multiply(call: Call) -> Transpose | None:
+def concatenate(call: Call) -> Transpose | None:
+    """cat, if all parts are perturbed: each gets the rows along ``dim`` that it made."""
+    parts = call["tensors"]
+    if not all(isinstance(part, Interval) for part in parts):
+        return None
+    dim = call["dim"] % len(parts[0].shape)
+    sizes = [part.shape[dim] for part in parts]
+    return lambda rows: _split(rows, sizes, dim + 1)
+
+
+@of_one
+def multiply(call: Call) -> One | None:
     x, y = call["self"], call["other"]
     constant = y if isinstance(x, Interval) else x
     shape = call.inputs[0].shape
     return lambda rows: sum_to(rows * constant, shape)
 
 
-def _reduce(call: Call) -> Transpose | None:
+@of_one
+def reduce(call: Call) -> One | None:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
     if call["dtype"] is not None:
         return None
@@ -370,11 +403,13 @@ def _reduce(call: Call) -> Transpose | None:
     return transpose
 
 
-def _negate(call: Call) -> Transpose | None:
+@of_one
+def negate(call: Call) -> One | None:
     return lambda rows: -rows
 
 
-def _part(call: Call) -> Transpose | None:
+@of_one
+def part(call: Call) -> One | None:
     """Operators that keep a run of entries along the dimension ``dim``."""
     x = call["self"]
     dims = len(x.shape)
@@ -388,54 +423,8 @@ def _part(call: Call) -> Transpose | None:
     return lambda rows: F.pad(rows.unsqueeze(dim + 1) if gone else rows, around)
 
 
-def _flip(call: Call) -> Transpose | None:
+@of_one
+def flip(call: Call) -> One | None:
     dims = len(call["self"].shape)
     turned = [d % dims + 1 for d in call["dims"]]
     return lambda rows: rows.flip(turned)
-
-
-PARTS = {
-    aten.slice: _part, aten.select: _part, aten.narrow: _part, aten.unbind: _part,
-    aten.split: _part, aten.split_with_sizes: _part, aten.chunk: _part,
-}  # fmt: skip
-
-TRANSPOSES: dict[Any, Callable[[Call], Transpose | None]] = {
-    aten.linear: _linear,
-    aten.matmul: _matmul,
-    aten.bmm: _matmul,
-    aten.mm: _matmul,
-    aten.conv1d: _convolution(1),
-    aten.conv2d: _convolution(2),
-    aten.conv3d: _convolution(3),
-    aten.reshape: _reshape,
-    aten.view: _reshape,
-    aten.flatten: _reshape,
-    aten.unflatten: _reshape,
-    aten.squeeze: _reshape,
-    aten.unsqueeze: _reshape,
-    aten.permute: _permute,
-    aten.transpose: _swap,
-    aten.expand: _broadcast,
-    aten.add: _add(1),
-    aten.sub: _add(-1),
-    aten.mul: _multiply,
-    aten.neg: _negate,
-    aten.sum: _reduce,
-    aten.mean: _reduce,
-    aten.flip: _flip,
-    **PARTS,
-}
-WITH_BIAS = {aten.linear: 0, aten.conv1d: 1, aten.conv2d: 2, aten.conv3d: 3}
-"""Operators that add a bias, and how many dimensions follow those of the bias."""
-LINEAR = frozenset(
-    (
-        aten.reshape, aten.view, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze,
-        aten.permute, aten.transpose, aten.expand,
-        aten.mul, aten.neg, aten.slice, aten.select, aten.split, aten.split_with_sizes, aten.unbind,
-        aten.sum, aten.mean,
-        aten.matmul, aten.mm, aten.bmm,
-        aten.index_select, aten.gather, aten.index, aten.repeat, aten.flip, aten.roll,
-        aten.avg_pool2d, aten.adaptive_avg_pool2d,
-    )
-)  # fmt: skip
-"""Operators without a constant term."""

@@ -19,18 +19,12 @@ from torch.nn import functional as F
 
 from boundlab.coefficients.window import Placement, Run, Window, unravel
 from boundlab.relaxations.interval import Interval
+from boundlab.rules.facts import WindowTranspose
 from boundlab.rules.registry import Call, aten
 from boundlab.rules.transposes import Convolution, convolution_of, dimensions, each
 
-Transpose = Callable[[Window], list[Window] | None]
 
-
-def windows_of(call: Call) -> Transpose | None:
-    make = WINDOWS.get(getattr(call.node.op, "overloadpacket", None))
-    return None if make is None or call.node.output is not None else make(call)
-
-
-def _pass(*factors: int | float) -> Transpose:
+def _pass(*factors: int | float) -> WindowTranspose:
     """Every argument gets the rows as they are, times a number."""
     return lambda rows: [
         rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors
@@ -40,8 +34,8 @@ def _pass(*factors: int | float) -> Transpose:
 # -- elementwise -----------------------------------------------------------------------------------
 
 
-def _add(sign: int) -> Callable[[Call], Transpose | None]:
-    def make(call: Call) -> Transpose | None:
+def add(sign: int) -> Callable[[Call], WindowTranspose | None]:
+    def make(call: Call) -> WindowTranspose | None:
         x, y = call["self"], call["other"]
         shape = torch.broadcast_shapes(
             *(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor)))
@@ -56,7 +50,7 @@ def _add(sign: int) -> Callable[[Call], Transpose | None]:
     return make
 
 
-def _multiply(call: Call) -> Transpose | None:
+def multiply(call: Call) -> WindowTranspose | None:
     x, y = call["self"], call["other"]
     constant = y if isinstance(x, Interval) else x
     if not isinstance(constant, Tensor):
@@ -66,10 +60,14 @@ def _multiply(call: Call) -> Transpose | None:
     return lambda rows: [rows.scaled(constant)]
 
 
+def negate(call: Call) -> WindowTranspose | None:
+    return _pass(-1)
+
+
 # -- shapes ----------------------------------------------------------------------------------------
 
 
-def _reshape(call: Call) -> Transpose | None:
+def reshape(call: Call) -> WindowTranspose | None:
     (x,) = call.inputs
     return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.shape.numel() else None
 
@@ -153,21 +151,21 @@ def _permuted(rows: Window, order: Sequence[int]) -> Window:
     )
 
 
-def _permute(call: Call) -> Transpose | None:
+def permute(call: Call) -> WindowTranspose | None:
     dims = len(call["self"].shape)
     order = [d % dims for d in call["dims"]]
     inverse = [order.index(d) for d in range(dims)]
     return (lambda rows: [_permuted(rows, [d - 1 for d in inverse[1:]])]) if order[0] == 0 else None
 
 
-def _swap(call: Call) -> Transpose | None:
+def swap(call: Call) -> WindowTranspose | None:
     order = list(range(len(call["self"].shape)))
     first, second = call["dim0"] % len(order), call["dim1"] % len(order)
     order[first], order[second] = second, first
     return (lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]) if order[0] == 0 else None
 
 
-def _reduce(call: Call) -> Transpose | None:
+def reduce(call: Call) -> WindowTranspose | None:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
     x, keep = call["self"], call.get("keepdim", False)
     if call["dtype"] not in (None, x.dtype):
@@ -200,7 +198,7 @@ def _reduce(call: Call) -> Transpose | None:
 # -- matrices and convolutions ---------------------------------------------------------------------
 
 
-def _linear(call: Call) -> Transpose | None:
+def linear(call: Call) -> WindowTranspose | None:
     x, weight = call["input"], call["weight"]
     if (
         not isinstance(x, Interval)
@@ -231,7 +229,7 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     )
 
 
-def _matmul(call: Call) -> Transpose | None:
+def matmul(call: Call) -> WindowTranspose | None:
     """A perturbed value times a constant matrix."""
     x, y = call["self"], call["other"]
     if not isinstance(x, Interval) or isinstance(y, Interval) or y.dim() != 2 or len(x.shape) < 2:
@@ -239,7 +237,15 @@ def _matmul(call: Call) -> Transpose | None:
     return lambda rows: [_times(rows, y.T, tuple(x.shape[1:]))]
 
 
-def _convolution(setting: Convolution | None) -> Transpose | None:
+def convolution(dims: int) -> Callable[[Call], WindowTranspose | None]:
+    return lambda call: _convolution(convolution_of(call, dims))
+
+
+def average(dims: int) -> Callable[[Call], WindowTranspose | None]:
+    return lambda call: _average(call, dims)
+
+
+def _convolution(setting: Convolution | None) -> WindowTranspose | None:
     if setting is None:
         return None
     weight, shape, dims = setting.weight, tuple(setting.shape), len(setting.stride)
@@ -278,7 +284,7 @@ def _convolution(setting: Convolution | None) -> Transpose | None:
     return transpose
 
 
-def _average(call: Call, dims: int) -> Transpose | None:
+def _average(call: Call, dims: int) -> WindowTranspose | None:
     """Average pooling that divides by the same number everywhere: a convolution of each channel
     with equal weights."""
     x = call["self"]
@@ -300,7 +306,7 @@ def _average(call: Call, dims: int) -> Transpose | None:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _concatenate(call: Call) -> Transpose | None:
+def concatenate(call: Call) -> WindowTranspose | None:
     """Every argument gets the part of the rows along ``dim`` that it made."""
     values, dims = call["tensors"], len(call.inputs[0].shape)
     dim = call["dim"] % dims - 1
@@ -322,7 +328,7 @@ def _concatenate(call: Call) -> Transpose | None:
     return transpose
 
 
-def _slice(call: Call) -> Transpose | None:
+def slice_(call: Call) -> WindowTranspose | None:
     x = call["self"]
     dim = call["dim"] % len(x.shape) - 1
     whole = x.shape[dim + 1]
@@ -332,7 +338,7 @@ def _slice(call: Call) -> Transpose | None:
     return (lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]) if step == 1 else None
 
 
-def _select(call: Call) -> Transpose | None:
+def select(call: Call) -> WindowTranspose | None:
     x, index = call["self"], call["index"]
     dim = call["dim"] % len(x.shape) - 1
     shape = tuple(x.shape[1:])
@@ -372,31 +378,3 @@ def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Windo
 
 def _with(old: tuple[Any, ...], place: int, new: Any) -> tuple[Any, ...]:
     return (*old[:place], new, *old[place + 1 :])
-
-
-WINDOWS: dict[Any, Callable[[Call], Transpose | None]] = {
-    aten.linear: _linear,
-    aten.matmul: _matmul,
-    aten.conv1d: lambda call: _convolution(convolution_of(call, 1)),
-    aten.conv2d: lambda call: _convolution(convolution_of(call, 2)),
-    aten.conv3d: lambda call: _convolution(convolution_of(call, 3)),
-    aten.avg_pool1d: lambda call: _average(call, 1),
-    aten.avg_pool2d: lambda call: _average(call, 2),
-    aten.avg_pool3d: lambda call: _average(call, 3),
-    aten.cat: _concatenate,
-    aten.slice: _slice,
-    aten.select: _select,
-    aten.reshape: _reshape,
-    aten.flatten: _reshape,
-    aten.unflatten: _reshape,
-    aten.squeeze: _reshape,
-    aten.unsqueeze: _reshape,
-    aten.permute: _permute,
-    aten.transpose: _swap,
-    aten.add: _add(1),
-    aten.sub: _add(-1),
-    aten.mul: _multiply,
-    aten.neg: lambda call: _pass(-1),
-    aten.sum: _reduce,
-    aten.mean: _reduce,
-}
