@@ -50,6 +50,8 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Any) -> str:
     """The module of the functions that a rule is made of, or of its class."""
+    if rule.kind == "bilinear":  # its functions only name indices
+        return type(rule).__module__
     parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
     modules = [
         str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")

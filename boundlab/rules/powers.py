@@ -12,9 +12,9 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
-from boundlab.rules.bilinear import mccormick
 from boundlab.rules.curves import Curve, Line
 from boundlab.rules.elementwise import CONCAVE, CONVEX, OneSigned, piecewise_linear
+from boundlab.rules.mccormick import mccormick
 from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 
