@@ -18,7 +18,7 @@ from boundlab.kernels.reductions import all_finite
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
-from boundlab.rules.transposes import dimensions
+from boundlab.rules.settings import dimensions
 
 
 def _over(call: Call) -> tuple[list[int], bool]:

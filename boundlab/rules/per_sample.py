@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from boundlab.coefficients.outer import Outer
 from boundlab.rules.facts import PerSample
 from boundlab.rules.registry import Call
-from boundlab.rules.transposes import each
+from boundlab.rules.settings import each
 
 
 def weight_of_linear(call: Call, x: Tensor, shape: torch.Size) -> PerSample | None:

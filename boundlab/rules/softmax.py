@@ -39,7 +39,7 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
-from boundlab.rules.transposes import dimensions
+from boundlab.rules.settings import dimensions
 
 
 def _dimension(call: Call) -> int:

@@ -19,9 +19,10 @@ from torch.nn import functional as F
 
 from boundlab.coefficients.window import Placement, Run, Window, unravel
 from boundlab.relaxations.interval import Interval
+from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import WindowTranspose
 from boundlab.rules.registry import Call, aten
-from boundlab.rules.transposes import Convolution, convolution_of, dimensions, each
+from boundlab.rules.settings import dimensions, each
 
 
 def _pass(*factors: int | float) -> WindowTranspose:
@@ -238,7 +239,7 @@ def matmul(call: Call) -> WindowTranspose | None:
 
 
 def convolution(dims: int) -> Callable[[Call], WindowTranspose | None]:
-    return lambda call: _convolution(convolution_of(call, dims))
+    return lambda call: _convolution(Convolution.of(call, dims))
 
 
 def average(dims: int) -> Callable[[Call], WindowTranspose | None]:
