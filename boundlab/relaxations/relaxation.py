@@ -323,11 +323,14 @@ class Planes(Relaxation):
         rows = rows.zero_padded()
         runs = dict(zip(self.result[1:], rows.places.runs, strict=True))
         extents = dict(zip(self.result[1:], rows.places.sizes, strict=True))
-        within = lambda letters: Placement(
-            tuple(sizes[c] for c in letters),
-            tuple(extents.get(c, sizes[c]) for c in letters),
-            tuple(runs.get(c) for c in letters),
-        )
+
+        def within(letters: str) -> Placement:
+            return Placement(
+                tuple(sizes[c] for c in letters),
+                tuple(extents.get(c, sizes[c]) for c in letters),
+                tuple(runs.get(c) for c in letters),
+            )
+
         space = within(self.space[1:])
         positive, negative = rows.values.clamp(min=0), rows.values.clamp(max=0)
         out = []

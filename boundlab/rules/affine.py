@@ -30,11 +30,12 @@ def from_jacobian(call: Call) -> Callable[..., Tensor]:
     transpose = torch.func.vjp(call.bind(), *zeros)[1]
     eye = torch.eye(shape.numel(), dtype=zeros[0].dtype, device=zeros[0].device).reshape(-1, *shape)
     jacobians = [jacobian.abs().flatten(1) for jacobian in torch.func.vmap(transpose)(eye)]
-    return lambda *radii: (
-        torch.stack([j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)])
-        .sum(0)
-        .reshape(shape)
-    )
+
+    def absolute(*radii: Tensor) -> Tensor:
+        parts = [j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)]
+        return torch.stack(parts).sum(0).reshape(shape)
+
+    return absolute
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +221,12 @@ affine(
 )  # fmt: skip
 # sums and averages
 affine(
-    aten.sum, aten.mean,
-    linear=True, reads_once=True, transpose=transposes.reduce, window=windows.reduce,
+    aten.sum, linear=True, reads_once=True,
+    transpose=transposes.total(mean=False), window=windows.total(mean=False),
+)  # fmt: skip
+affine(
+    aten.mean, linear=True, reads_once=True,
+    transpose=transposes.total(mean=True), window=windows.total(mean=True),
 )  # fmt: skip
 affine(aten.cumsum, aten.trace)
 for dims, op in enumerate((aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d), start=1):

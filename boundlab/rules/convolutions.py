@@ -145,8 +145,9 @@ class Phases:
 
     def _weights(self) -> Tensor:
         """The weights of all phases: (phases x channels of the argument, channels, *taps)."""
-        dims, kernel, taps = len(self.stride), self.weight.shape[2:], self._taps
-        missing = [s * t - k for k, s, t in zip(kernel, self.stride, taps, strict=True)]
+        dims, taps = len(self.stride), self._taps
+        settings = zip(self.weight.shape[2:], self.stride, taps, strict=True)
+        missing = [s * t - k for k, s, t in settings]
         pads = [n for count in reversed(missing) for n in (0, count)]
         out, into = self.weight.shape[:2]
         pairs = [n for t, s in zip(taps, self.stride, strict=True) for n in (t, s)]

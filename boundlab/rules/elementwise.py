@@ -161,12 +161,14 @@ elementwise(
     aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5))
 )
 elementwise(aten.softshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd))
-elementwise(
-    aten.hardshrink,
-    curve=lambda lambd=0.5: piecewise_linear(
-        -lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))
-    ),
-)
+
+
+def _hardshrink(lambd: float = 0.5) -> Curve:
+    jumps = ((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))
+    return piecewise_linear(-lambd, lambd, jumps=jumps)
+
+
+elementwise(aten.hardshrink, curve=_hardshrink)
 elementwise(
     aten.threshold,
     curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),

@@ -51,7 +51,8 @@ def _planes(call: Call) -> Relaxation:
     low_slopes, up_slopes = (
         [torch.where(good, slope, 0) for slope in slopes] for slopes in (low_slopes, up_slopes)
     )
-    shapes, lows, ups = [], [], []
+    shapes = []
+    lows, ups = [], []
     for value, a, b in zip((x, y), low_slopes, up_slopes, strict=True):
         if isinstance(value, Interval):
             shapes.append(value.shape)

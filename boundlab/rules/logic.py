@@ -81,7 +81,8 @@ def _exclusive(call: Call) -> Interval:
     x, y = (
         truth(v) if isinstance(v, Interval) else v.bool() for v in (call["self"], call["other"])
     )
-    lx, ux, ly, uy = lower_of(x), upper_of(x), lower_of(y), upper_of(y)
+    lx, ux = lower_of(x), upper_of(x)
+    ly, uy = lower_of(y), upper_of(y)
     return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
 
 
@@ -145,14 +146,13 @@ class Where(Rule):
         return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
     def _parts(self, call: Call) -> tuple[Interval, Any, Any]:
-        condition, x, y = call["condition"], call["self"], call["other"]
+        condition = call["condition"]
+        x, y = call["self"], call["other"]
         like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
         dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
-        device = condition.device
-        fix = lambda v: (
-            torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v
-        )
-        return condition, fix(x), fix(y)
+        make = lambda v: torch.as_tensor(v, dtype=dtype, device=condition.device)
+        x, y = (make(v) if isinstance(v, (int, float)) else v for v in (x, y))
+        return condition, x, y
 
 
 register(aten.where, rule=Where())

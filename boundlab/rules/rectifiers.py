@@ -90,7 +90,8 @@ class Sloped(Lines):
     """The lines of a ReLU of which the slope of the lower one is chosen by gradient."""
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        (free,), (slope,), bias = self.lower, self.upper, self.upper_bias
+        (free,), (slope,) = self.lower, self.upper
+        bias = self.upper_bias
         if bias is None or not (free.requires_grad or rows.requires_grad):
             return super().backward(rows)
         coefficients, constants = sloped(rows, free, slope, bias)
@@ -184,7 +185,8 @@ class Rectifier(Rule):
         """The lines with a given slope of the free one where it is free; None: that of the
         chord."""
         (x,) = call.inputs
-        l, u, s = x.lower, x.upper, _negative_slope(call)
+        l, u = x.lower, x.upper
+        s = _negative_slope(call)
         if not isinstance(s, Tensor) and s == 0:
             # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's
             # slope, 1 or 0 where stable. Where that overflows the slope is larger, up to 1: a line

@@ -20,7 +20,7 @@ from boundlab.relaxations.interval import Interval, laid_out
 from boundlab.relaxations.relaxation import sum_to
 from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import Transpose
-from boundlab.rules.registry import Call, aten
+from boundlab.rules.registry import Call
 from boundlab.rules.settings import dimensions, each
 
 One = Callable[[Tensor], Tensor]
@@ -186,9 +186,13 @@ def add(sign: int) -> Callable[[Call], Transpose | None]:
         if isinstance(call["other"], Interval):
             factors.append(sign * call["alpha"])
         parts = [(factor, x.shape) for factor, x in zip(factors, call.inputs, strict=True)]
-        return lambda rows: [
-            sum_to(rows if factor == 1 else rows * factor, shape) for factor, shape in parts
-        ]
+
+        def transpose(rows: Tensor) -> list[Tensor]:
+            return [
+                sum_to(rows if factor == 1 else rows * factor, shape) for factor, shape in parts
+            ]
+
+        return transpose
 
     return make
 
@@ -211,25 +215,25 @@ def multiply(call: Call) -> One | None:
     return lambda rows: sum_to(rows * constant, shape)
 
 
-@of_one
-def reduce(call: Call) -> One | None:
+def total(mean: bool) -> Callable[[Call], Transpose | None]:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
-    if call["dtype"] is not None:
-        return None
-    shape, keep = call["self"].shape, call.get("keepdim", False)
-    places = dimensions(call.get("dim"), len(shape))
-    count = (
-        math.prod(shape[d] for d in places)
-        if getattr(call.node.op, "overloadpacket", None) is aten.mean
-        else 1
-    )
 
-    def transpose(rows: Tensor) -> Tensor:
-        for d in () if keep else places:
-            rows = rows.unsqueeze(d + 1)
-        return (rows if count == 1 else rows / count).expand(len(rows), *shape)
+    @of_one
+    def make(call: Call) -> One | None:
+        if call["dtype"] is not None:
+            return None
+        shape, keep = call["self"].shape, call.get("keepdim", False)
+        places = dimensions(call.get("dim"), len(shape))
+        count = math.prod(shape[d] for d in places) if mean else 1
 
-    return transpose
+        def transpose(rows: Tensor) -> Tensor:
+            for d in () if keep else places:
+                rows = rows.unsqueeze(d + 1)
+            return (rows if count == 1 else rows / count).expand(len(rows), *shape)
+
+        return transpose
+
+    return make
 
 
 @of_one

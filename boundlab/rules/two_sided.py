@@ -164,7 +164,8 @@ class Signed:
     def interval(self) -> Interval:
         """Bound B(x, y) by the exact range of every elementary product: an interval of the shape of
         the result."""
-        s, t, times = self.side, self.other, self.times
+        s, t = self.side, self.other
+        times = self.times
         low = times(s.lower, t.lower.clamp(min=0)) + times(s.upper, t.lower.clamp(max=0))
         up = times(s.upper, t.upper.clamp(min=0)) + times(s.lower, t.upper.clamp(max=0))
         return Interval(low, up)

@@ -21,15 +21,18 @@ from boundlab.coefficients.window import Placement, Run, Window, unravel
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import WindowTranspose
-from boundlab.rules.registry import Call, aten
+from boundlab.rules.registry import Call
 from boundlab.rules.settings import dimensions, each
 
 
 def _pass(*factors: int | float) -> WindowTranspose:
     """Every argument gets the rows as they are, times a number."""
-    return lambda rows: [
-        rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors
-    ]
+
+    def transpose(rows: Window) -> list[Window]:
+        scaled = lambda factor: rows.with_values(rows.values * factor)
+        return [rows if factor == 1 else scaled(factor) for factor in factors]
+
+    return transpose
 
 
 # -- elementwise -----------------------------------------------------------------------------------
@@ -166,8 +169,12 @@ def swap(call: Call) -> WindowTranspose | None:
     return (lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]) if order[0] == 0 else None
 
 
-def reduce(call: Call) -> WindowTranspose | None:
+def total(mean: bool) -> Callable[[Call], WindowTranspose | None]:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
+    return lambda call: _total(call, mean)
+
+
+def _total(call: Call, mean: bool) -> WindowTranspose | None:
     x, keep = call["self"], call.get("keepdim", False)
     if call["dtype"] not in (None, x.dtype):
         return None
@@ -175,14 +182,11 @@ def reduce(call: Call) -> WindowTranspose | None:
     if -1 in dims:  # the samples too
         return None
     shape = tuple(x.shape[1:])
-    count = (
-        math.prod(shape[d] for d in dims)
-        if getattr(call.node.op, "overloadpacket", None) is aten.mean
-        else 1
-    )
+    count = math.prod(shape[d] for d in dims) if mean else 1
 
     def transpose(rows: Window) -> list[Window]:
-        values, sizes, runs = rows.values, list(rows.places.sizes), list(rows.places.runs)
+        values = rows.values
+        sizes, runs = list(rows.places.sizes), list(rows.places.runs)
         for d in dims:
             if keep:
                 sizes[d], runs[d] = shape[d], None
@@ -249,7 +253,8 @@ def average(dims: int) -> Callable[[Call], WindowTranspose | None]:
 def _convolution(setting: Convolution | None) -> WindowTranspose | None:
     if setting is None:
         return None
-    weight, shape, dims = setting.weight, tuple(setting.shape), len(setting.stride)
+    weight, dims = setting.weight, len(setting.stride)
+    shape = tuple(setting.shape)
 
     def transpose(rows: Window) -> list[Window]:
         p, groups = rows.places, setting.groups
@@ -315,7 +320,8 @@ def concatenate(call: Call) -> WindowTranspose | None:
         return None
 
     def transpose(rows: Window) -> list[Window]:
-        rows, found, begin = rows.covering([dim]), [], 0
+        rows = rows.covering([dim])
+        found, begin = [], 0
         for value in values:
             size = value.shape[dim + 1]
             if isinstance(value, Interval):
