@@ -448,8 +448,8 @@ def _ops(options: argparse.Namespace) -> None:
         print(markdown(), end="")
         return
     table = Table(title="Supported operators", title_justify="left")
-    for name in ("operator", "kind", "declared in"):
+    for name in ("operator", "kind", "declared in", "facts"):
         table.add_column(name, overflow="fold")
     for op in supported():
-        table.add_row(op.name, op.kind, op.module)
+        table.add_row(op.name, op.kind, op.module, ", ".join(op.facts))
     Console().print(table)

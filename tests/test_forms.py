@@ -16,8 +16,8 @@ from torch.nn import functional as F
 import boundlab as bl
 from boundlab.coefficients.window import Constant, Placement, Run, Window, unravel
 from boundlab.methods import backward, refine
-from boundlab.rules.bilinear import Bilinear
-from boundlab.rules.transposes import Convolution
+from boundlab.rules.convolutions import Convolution, Phases
+from boundlab.rules.two_sided import Signed
 from boundlab.rules.windows import _groups, _reshaped
 from tests.contract import slack
 from tests.networks import NETWORKS
@@ -385,7 +385,7 @@ def test_products_with_a_side_that_is_not_negative(
         method: net.bounds(region, method=method)
         for method in ("ibp", "forward", "crown-ibp", "crown")
     }
-    monkeypatch.setattr(Bilinear, "_signed", lambda self, call: None)
+    monkeypatch.setattr(Signed, "of", lambda *_: None)
     for method, bounds in found.items():
         expected = net.bounds(region, method=method)
         torch.testing.assert_close(bounds.lower, expected.lower)
@@ -438,9 +438,9 @@ def test_strides_by_phases(data: st.DataObject, dims: int, into: int, seed: int)
     y = (F.conv1d, F.conv2d, F.conv3d)[dims - 1](x, weight, None, stride, padding)
     rows = torch.randn(y.shape, generator=generator, dtype=torch.float64)
     (expected,) = torch.autograd.grad(y, x, rows)
-    convolution = Convolution(weight, stride, padding, [1] * dims, 1, x.shape[1:])
+    phases = Phases(weight, stride)
     for some_rows in (rows, rows.clone().requires_grad_()):
-        torch.testing.assert_close(convolution._by_phases(some_rows, padding, size), expected)
+        torch.testing.assert_close(phases.back(some_rows, padding, size), expected)
 
 
 def test_constants_with_the_channels_last() -> None:

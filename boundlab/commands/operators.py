@@ -7,6 +7,7 @@ from typing import Any
 
 from boundlab.capture.torch_export import RECURRENT
 from boundlab.graph.graph import op_name
+from boundlab.rules.facts import Facts
 from boundlab.rules.registry import COMPOSITIONS, RULES
 
 KINDS = {
@@ -21,11 +22,13 @@ KINDS = {
 
 @dataclass(frozen=True, order=True)
 class Supported:
-    """An operator by its public name, how it is treated, and the module that says so."""
+    """An operator by its public name, how it is treated, the module that says so, and the facts
+    that its row states."""
 
     name: str
     kind: str
     module: str
+    facts: tuple[str, ...] = ()
 
 
 def supported() -> list[Supported]:
@@ -33,7 +36,7 @@ def supported() -> list[Supported]:
     alike, by name."""
     # others are our own
     found = {
-        Supported(op_name(op), rule.kind, _declared(rule))
+        Supported(op_name(op), rule.kind, _declared(rule), tuple(rule.facts.stated))
         for op, rule in RULES.items()
         if "." in op_name(op)
     }
@@ -47,11 +50,33 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Any) -> str:
     """The module of the functions that a rule is made of, or of its class."""
+    if rule.kind == "bilinear":  # its functions only name indices
+        return type(rule).__module__
     parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
     modules = [
         str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")
     ]
     return modules[0] if modules else type(rule).__module__
+
+
+def _facts(rows: list[Supported]) -> list[str]:
+    """A table with one column for each fact (:class:`boundlab.rules.facts.Facts`)."""
+    names = [part.name for part in fields(Facts)]
+    lines = [
+        "",
+        "## Facts",
+        "",
+        "What is known of an operator y = J x + c where it is affine, each checked numerically by "
+        "`tests/rules/test_facts.py`.",
+        "`boundlab/rules/facts.py` says what each means.",
+        "",
+        "| operator | " + " | ".join(name.replace("_", " ") for name in names) + " |",
+        "|---|" + "---|" * len(names),
+    ]
+    for row in rows:
+        marks = ["x" if name in row.facts else "" for name in names]
+        lines.append(f"| {row.name} | " + " | ".join(marks) + " |")
+    return lines
 
 
 def markdown() -> str:
@@ -73,4 +98,5 @@ def markdown() -> str:
     ]
     lines += ["", "| operator | kind | declared in |", "|---|---|---|"]
     lines += [f"| `{row.name}` | {row.kind} | `{row.module}` |" for row in rows]
+    lines += _facts([row for row in rows if row.facts])
     return "\n".join(lines) + "\n"

@@ -242,18 +242,15 @@ class SlopeOptimizer:
 
     def _family(self, name: str, rows: Rows) -> SlopeFamily | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
-        make: Callable[[Call], SlopeFamily | None] | None = getattr(rule, "family", None)
-        if make is None or name not in self.analysis.plan.nonlinear:
+        if name not in self.analysis.plan.nonlinear or not self.analysis.is_open(name):
             return None
-        if not self.analysis.is_open(name):
-            return None
-        family = make(call)
+        family = rule.family(call)
         if family is None or not family.by_row or self.options.share:
             return family
         if not isinstance(rows, Window):
             return family
         inside = _gathered(call, rows)
-        return None if inside is None else make(inside)
+        return None if inside is None else rule.family(inside)
 
     def _by_row(self, name: str, values: Tensor, like: Tensor) -> Tensor:
         """Values (rows, samples) in the shape of a variable (numbers, rows, *shape), or (numbers,
@@ -268,7 +265,7 @@ class SlopeOptimizer:
 
 
 @dataclass(frozen=True, eq=False)
-class WithSplit:
+class WithSplit(Relaxation):
     """The relaxation of a node under ``sign (x - at) >= 0``, weighted by beta >= 0 (beta-CROWN):
 
     <A, x> = <A - beta sign, x> + <beta sign, x> >= <A - beta sign, x> + <beta sign, at>.
@@ -291,7 +288,7 @@ class WithSplit:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class Gathered(Relaxation):
     """Lines whose elements are those of windows, (rows, samples, *sizes), not those of a node."""
 
     lines: Relaxation

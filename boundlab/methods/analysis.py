@@ -20,7 +20,7 @@ from boundlab.methods.plan import Plan
 from boundlab.methods.state import Split
 from boundlab.regions import Region
 from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
-from boundlab.relaxations.relaxation import Relaxation
+from boundlab.relaxations.relaxation import Relaxation, checked
 from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
 from boundlab.specs.rows import Elements
@@ -67,11 +67,10 @@ class Analysis:
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for reader in self.plan.readers[name]:
             call = self.plan.calls[reader]
-            ask = getattr(self.plan.rules[reader], "unstable", None)
             known = lambda source: x if source == name else self.values.get(source)
             mask |= (
-                ask(call.with_values(known))
-                if len(set(call.names)) == 1 and ask is not None
+                self.plan.rules[reader].unstable(call.with_values(known))
+                if len(set(call.names)) == 1
                 else x.lower < x.upper
             )
         return mask
@@ -79,11 +78,11 @@ class Analysis:
     def is_open(self, name: str) -> bool:
         """Whether there are elements of a node's argument for which its relaxation is not
         settled."""
-        call, ask = self.calls[name], getattr(self.plan.rules[name], "unstable", None)
-        if ask is None or len(call.inputs) != 1:
+        call, rule = self.calls[name], self.plan.rules[name]
+        if len(call.inputs) != 1:
             return True
         if name not in self._open or self._open[name][0] is not call:
-            self._open[name] = call, bool(ask(call).any())
+            self._open[name] = call, bool(rule.unstable(call).any())
         return self._open[name][1]
 
     def interval(self, name: str) -> Interval:
@@ -102,7 +101,8 @@ class Analysis:
     def relaxation(self, name: str) -> Relaxation:
         """The linear relaxation of a node for the intervals known of its arguments."""
         if name not in self._relaxations:
-            self._relaxations[name] = self.plan.rules[name].relax(self.calls[name])
+            call = self.calls[name]
+            self._relaxations[name] = checked(self.plan.rules[name].relax(call), call.node)
         return self._relaxations[name]
 
     def restrict(self, name: str, interval: Interval) -> Interval:
@@ -157,7 +157,7 @@ class Analysis:
                 if not interval.dtype.is_floating_point:
                     refuse_wrapping(rule, call, interval)
                 self.values[name] = refine(self, node, self.restrict(name, interval))
-                if getattr(rule, "uses_result", False):
+                if rule.uses_result:
                     self.calls[name] = replace(call, result=self.interval(name))
                     self._relaxations.pop(name, None)  # made while less was known of the result
             elif node.op is clean:

@@ -194,7 +194,7 @@ def _pulled(
     rows = rows if isinstance(rows, Window) and narrow else dense(rows)
     relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
     if isinstance(rows, Window):
-        found = relaxation.backward_window(rows) if hasattr(relaxation, "backward_window") else None
+        found = relaxation.backward_window(rows)
         if found is not None:
             return list(found[0]), found[1]
         rows = rows.dense()
@@ -212,10 +212,9 @@ def _pulled(
         return [part.unflatten(0, (count, samples)) for part in parts], total
     # weights: what each sample asks of them stays apart
     shared = {k for k, source in enumerate(names) if nodes[source].layout is None}
-    by_sample = (
-        getattr(relaxation, "backward_per_sample", None) if shared and layout == Layout() else None
+    apart_and_terms = (
+        relaxation.backward_per_sample(rows, shared) if shared and layout == Layout() else None
     )
-    apart_and_terms = None if by_sample is None else by_sample(rows, shared)
     parts, terms = relaxation.backward(rows) if apart_and_terms is None else apart_and_terms
     pulled = list(parts)
     total = bias_of(

@@ -22,8 +22,7 @@ from boundlab.methods.analysis import Analysis
 from boundlab.methods.plan import moves_only
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import mapped
-from boundlab.rules.affine import MOVERS
-from boundlab.rules.registry import Call
+from boundlab.rules.registry import Call, find_rule
 from boundlab.rules.structure import Meets, Site, Structure, Unknown, find_structure, pointwise
 
 
@@ -99,7 +98,7 @@ class ExactPerPosition:
         if len(owners) < len(found):
             return None
         kind = _structure(call.node)
-        if getattr(call.node.op, "overloadpacket", None) in MOVED:
+        if find_rule(call.node).facts.moves:
             blank = lambda leaf: (
                 torch.zeros_like(leaf, dtype=torch.float64)
                 if isinstance(leaf, Tensor) and leaf.is_floating_point()
@@ -154,9 +153,6 @@ class ExactPerPosition:
         arguments = [self._run(source, known) for source in call.names]
         known[name] = mapped(call.bind(), arguments)
         return known[name]
-
-
-MOVED = frozenset(MOVERS)
 
 
 def _structure(node: Node) -> Structure | None:

@@ -54,7 +54,7 @@ class ForwardBounds:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
             lower, upper = [self.lower[n] for n in names], [self.upper[n] for n in names]
-            if not (getattr(relaxation, "accepts_identity", False) and node.layout == Layout()):
+            if not (relaxation.accepts_identity and node.layout == Layout()):
                 lower, upper = [dense(form) for form in lower], [dense(form) for form in upper]
             self.lower[name], self.upper[name] = relaxation.forward(lower, upper)  # type: ignore[arg-type]
 

@@ -14,10 +14,7 @@ from boundlab.graph.graph import Graph
 from boundlab.methods.folding import fold
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.affine import MONOTONE
-from boundlab.rules.bilinear import Bilinear
-from boundlab.rules.registry import CUTS, Call, Rule, aten, clean, find_rule
-from boundlab.rules.transposes import each
+from boundlab.rules.registry import CUTS, Call, Rule, clean, find_rule
 
 UNKNOWN = Interval(torch.empty(0), torch.empty(0))
 
@@ -106,7 +103,7 @@ class Plan:
                 exact |= {name} if source in exact else set()
                 independent |= {name} if source in independent else set()
             elif source in independent or (
-                source in self.balls and isinstance(self.rules[name], Bilinear)
+                source in self.balls and self.rules[name].exact_in_balls
             ):
                 exact.add(name)
         return exact
@@ -128,7 +125,11 @@ class Plan:
         |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
         found = set(self.nonlinear)
         for name, call in self.calls.items():
-            if len(call.names) == 1 and call.names[0] in found and _reads_once(call):
+            if (
+                len(call.names) == 1
+                and call.names[0] in found
+                and (self.rules[name].facts.reads_once_in(call))
+            ):
                 found.add(name)
         return found
 
@@ -161,38 +162,9 @@ class Plan:
     def before_jumps(self) -> set[str]:
         """The nodes that are read by a function with jumps, where a rounding error can change a
         result by much."""
-        jumps = lambda name: getattr(self.rules[name], "jumps", lambda call: False)(
-            self.calls[name]
-        )
+        jumps = lambda name: self.rules[name].jumps(self.calls[name])
         return {source for source, readers in self.readers.items() if any(map(jumps, readers))}
 
 
-ONE_TO_ONE = frozenset(
-    (
-        aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose, aten.t,
-        aten.squeeze, aten.unsqueeze,
-        aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes, aten.chunk,
-        aten.unbind, aten.neg, aten.flip, aten.roll,
-    )
-)  # fmt: skip
-"""Operators that only move or negate elements."""
-
-assert all(op in MONOTONE or op is aten.neg for op in ONE_TO_ONE)
-
-
 def moves_only(call: Call) -> bool:
-    return getattr(call.node.op, "overloadpacket", None) in ONE_TO_ONE
-
-
-POOLS = {aten.avg_pool1d: 1, aten.avg_pool2d: 2, aten.avg_pool3d: 3}
-
-
-def _reads_once(call: Call) -> bool:
-    """Whether an affine operator reads every element of its argument at most once."""
-    packet = getattr(call.node.op, "overloadpacket", None)
-    if packet in POOLS:
-        (_, kernel, *rest), kwargs = call.arguments
-        stride = rest[0] if rest else kwargs.get("stride", [])
-        sizes = [each(value, POOLS[packet]) for value in (kernel, stride or kernel)]
-        return all(step >= size for size, step in zip(*sizes, strict=True))
-    return moves_only(call) or packet in (aten.sum, aten.mean)
+    return find_rule(call.node).facts.one_to_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from boundlab.relaxations.relaxation import (
 
 
 @dataclass(frozen=True, eq=False)
-class CentreForm:
+class CentreForm(Relaxation):
     """The relaxation of any bilinear B with non-negative coefficients, both arguments perturbed,
     without its products.
 
@@ -33,7 +33,10 @@ class CentreForm:
     in_y: AffineMap  # y -> B(cx, y)
     centre: Tensor  # B(cx, cy)
     slack: Tensor  # B(rx, ry)
-    accepts_identity: ClassVar[bool] = True
+
+    @property
+    def accepts_identity(self) -> bool:
+        return True
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         x_rows, _ = self.in_x.backward(rows)
@@ -60,7 +63,7 @@ class CentreForm:
 
 
 @dataclass(frozen=True, eq=False)
-class SignedForm:
+class SignedForm(Relaxation):
     """The McCormick planes of a bilinear B whose first side is not negative, as operators instead
     of slopes for every product: with x = xl + (x - xl) and y between yl and yu,  xl y + (x - xl) yl
     <= x y <= xl y + (x - xl) yu.
@@ -94,7 +97,7 @@ class SignedForm:
         return [of_x, *self.in_y.per_sample(rows)], terms
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
-        return self.planes.backward_window(rows)  # type: ignore[attr-defined, no-any-return]
+        return self.planes.backward_window(rows)
 
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
@@ -106,7 +109,7 @@ class SignedForm:
 
 
 @dataclass(frozen=True, eq=False)
-class WithBias:
+class WithBias(Relaxation):
     """A relaxation of the first arguments plus a last argument added to the result (the bias of a
     layer)."""
 
@@ -115,7 +118,7 @@ class WithBias:
 
     @property
     def accepts_identity(self) -> bool:
-        return getattr(self.body, "accepts_identity", False)
+        return self.body.accepts_identity
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         body, terms = self.body.backward(rows)
@@ -124,11 +127,17 @@ class WithBias:
 
     def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
         """The bias comes third, behind x and y."""
-        body = getattr(self.body, "backward_per_sample", None)
-        if 2 not in shared or self.bias.per_sample is None or body is None:
+        if 2 not in shared or self.bias.per_sample is None:
             return None
-        found = body(rows, shared - {2}) if len(shared) > 1 else self.body.backward(rows)
-        return None if found is None else ([*found[0], *self.bias.per_sample(rows)], found[1])
+        found: tuple[list[Any], Terms] | None
+        if len(shared) > 1:
+            found = self.body.backward_per_sample(rows, shared - {2})
+        else:
+            found = self.body.backward(rows)
+        if found is None:
+            return None
+        of_body, terms = found
+        return [*of_body, *self.bias.per_sample(rows)], terms
 
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]

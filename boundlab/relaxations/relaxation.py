@@ -16,15 +16,17 @@ and returns those of y.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from boundlab.coefficients.window import Placement, Window
+from boundlab.errors import ArgumentError
 from boundlab.kernels.reductions import seems_finite, spares
 from boundlab.relaxations.interval import Interval
 
@@ -60,24 +62,46 @@ def dense(form: ForwardBound | IdentityForm) -> ForwardBound:
     return form.dense() if isinstance(form, IdentityForm) else form
 
 
-class Relaxation(Protocol):
-    """A relaxation may also have ``backward_per_sample(rows, shared)``, for samples in dimension 0:
-    ``backward`` with the rows of the arguments ``shared``, which have no batch, kept apart by
-    samples, (rows, samples, *shape); None where that is not known.
+class Relaxation(ABC):
+    """Base class of all relaxations. ``backward`` and ``forward`` are its two oracle functions; the
+    others are faster ways for special coefficients, which a relaxation may decline by None."""
 
-    And it may have ``backward_window(rows)``: the same as ``backward`` for rows that vanish outside
-    a window, with the constant (rows, samples) itself instead of terms, or None where it needs
-    dense rows after all."""
-
+    @abstractmethod
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        """Coefficient rows for each argument, and the constant terms that they leave."""
-        ...
+        """Propagate coefficients (rows, *shape of y) backward: coefficients (rows, *shape of x_k)
+        of every argument, and the constant terms that they leave."""
 
+    @abstractmethod
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
     ) -> tuple[ForwardBound, ForwardBound]:
-        """Lower and upper linear bounds of y in the sources."""
-        ...
+        """Propagate linear bounds (columns + 1, *shape of x_k) of the arguments forward: lower and
+        upper linear bounds (columns + 1, *shape of y) of y in the sources."""
+
+    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
+        """``backward`` for coefficients that vanish outside a window, with the constant (rows,
+        samples) itself instead of terms; None: it needs dense coefficients."""
+        return None
+
+    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+        """``backward`` for samples in dimension 0, with one coefficient a sample, (rows, samples,
+        *shape), for the arguments ``shared``, which have no batch; None: it has no such form."""
+        return None
+
+    @property
+    def accepts_identity(self) -> bool:
+        """Whether ``forward`` takes an :class:`IdentityForm` as it is; else dense bounds."""
+        return False
+
+
+def checked(relaxation: Any, node: object) -> Relaxation:
+    """The relaxation that a rule made for a node, or an error that names the node if it is none."""
+    if not isinstance(relaxation, Relaxation):
+        raise ArgumentError(
+            f"{node}: what its rule returns from relax() must derive from "
+            f"boundlab.relaxations.relaxation.Relaxation, not {type(relaxation).__name__}"
+        )
+    return relaxation
 
 
 def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
@@ -146,7 +170,7 @@ def _dots(terms: list[tuple[Window, Tensor | None]]) -> Tensor | float:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class Lines(Relaxation):
     """Elementwise with broadcasting: one slope per element of y and argument, one intercept per
     element of y (None: 0)."""
 
@@ -232,7 +256,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Planes:
+class Planes(Relaxation):
     """y = a sum over a space of products: slopes live on that space, whose indices are letters.
 
     ``space``: all letters, ``result``: those of y, ``arguments``: those of each argument. A slope
@@ -299,11 +323,14 @@ class Planes:
         rows = rows.zero_padded()
         runs = dict(zip(self.result[1:], rows.places.runs, strict=True))
         extents = dict(zip(self.result[1:], rows.places.sizes, strict=True))
-        within = lambda letters: Placement(
-            tuple(sizes[c] for c in letters),
-            tuple(extents.get(c, sizes[c]) for c in letters),
-            tuple(runs.get(c) for c in letters),
-        )
+
+        def within(letters: str) -> Placement:
+            return Placement(
+                tuple(sizes[c] for c in letters),
+                tuple(extents.get(c, sizes[c]) for c in letters),
+                tuple(runs.get(c) for c in letters),
+            )
+
         space = within(self.space[1:])
         positive, negative = rows.values.clamp(min=0), rows.values.clamp(max=0)
         out = []
@@ -364,7 +391,7 @@ def mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class AffineMap:
+class AffineMap(Relaxation):
     """An operator that is affine in its perturbed arguments: exact, and needs no rule but
     autograd's.
 
@@ -388,7 +415,10 @@ class AffineMap:
     windows: Callable[[], Callable[[Window], list[Window] | None] | None] = lambda: None
     unbiased: Callable[..., Tensor] | None = None
     per_sample: Callable[[Rows], list[Any]] | None = None
-    accepts_identity: ClassVar[bool] = True
+
+    @property
+    def accepts_identity(self) -> bool:
+        return True
 
     @property
     def linear(self) -> bool:

@@ -17,9 +17,9 @@ from torch import Tensor
 from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.relaxation import AffineMap, Relaxation, constant_lines
-from boundlab.rules.registry import Call, aten, register
-from boundlab.rules.transposes import LINEAR, constant_of, transpose_of
-from boundlab.rules.windows import windows_of
+from boundlab.rules import transposes, windows
+from boundlab.rules.facts import UNKNOWN, Facts
+from boundlab.rules.registry import Call, Rule, aten, register
 
 
 def from_jacobian(call: Call) -> Callable[..., Tensor]:
@@ -30,15 +30,16 @@ def from_jacobian(call: Call) -> Callable[..., Tensor]:
     transpose = torch.func.vjp(call.bind(), *zeros)[1]
     eye = torch.eye(shape.numel(), dtype=zeros[0].dtype, device=zeros[0].device).reshape(-1, *shape)
     jacobians = [jacobian.abs().flatten(1) for jacobian in torch.func.vmap(transpose)(eye)]
-    return lambda *radii: (
-        torch.stack([j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)])
-        .sum(0)
-        .reshape(shape)
-    )
+
+    def absolute(*radii: Tensor) -> Tensor:
+        parts = [j @ r.flatten() for j, r in zip(jacobians, radii, strict=True)]
+        return torch.stack(parts).sum(0).reshape(shape)
+
+    return absolute
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Rule):
     """Affine jointly in all perturbed arguments.
 
     ``absolute``: the operator with absolute coefficients and no constant term, called with the
@@ -50,6 +51,7 @@ class Affine:
     absolute: Callable[..., Any] | None = None
     negative: Callable[..., tuple[int, ...]] = lambda *_, **__: ()
     kind: str = "affine"
+    facts: Facts = UNKNOWN
 
     def _signs(self, call: Call) -> tuple[int, ...]:
         args, kwargs = call.arguments
@@ -68,9 +70,7 @@ class Affine:
     def _check(self, call: Call) -> None:
         """An index that depends on the perturbation picks different elements: that is not
         affine."""
-        if getattr(call.node.op, "overloadpacket", None) in INDEXED and not all(
-            x.dtype.is_floating_point for x in call.inputs
-        ):
+        if self.facts.indexed and not all(x.dtype.is_floating_point for x in call.inputs):
             raise UnsupportedOperator(
                 f"{call.node}: its indices depend on what is perturbed; only constant indices have "
                 "a rule"
@@ -80,21 +80,20 @@ class Affine:
         # a truth value as a number: it has no slope
         if not all(x.dtype.is_floating_point for x in call.inputs):
             return constant_lines(self.interval(call), call.inputs)
-        windows = lambda: windows_of(call)
         return AffineMap(
             call.bind(),
             self._absolute(call),
             call.inputs,
-            transpose_of(call),
-            constant_of(call),
+            self.facts.transpose_of(call),
+            self.facts.constant_of(call),
             self._signs(call),
-            windows,
+            lambda: self.facts.window_of(call),
         )
 
     def interval(self, call: Call) -> Interval:
         self._check(call)
         function, absolute = call.bind(), self._absolute(call)
-        if absolute is None and _truth_of_numbers(call):
+        if self.facts.casts and _truth_of_numbers(call):
             return truth(call.inputs[0])
         if absolute is None and self._keeps_balls(call):
             return Interval.around(
@@ -115,8 +114,7 @@ class Affine:
         the radii: a linear operator with positive coefficients."""
         if not all(isinstance(x, MidRad) for x in call.inputs) or min(self._signs(call)) < 0:
             return False
-        packet = getattr(call.node.op, "overloadpacket", None)
-        return packet in LINEAR or (packet is aten.add and len(call.inputs) == 2)
+        return isinstance(self.facts.constant_of(call), float)
 
     def nonlinear(self, call: Call) -> bool:
         return False
@@ -135,10 +133,8 @@ def _truth_of_numbers(call: Call) -> bool:
     """Whether the call turns numbers into truth values, which is not monotone: -1 is as true as
     1."""
     (x, *_) = call.inputs
-    packet = getattr(call.node.op, "overloadpacket", None)
     return (
         len(call.inputs) == 1
-        and packet in (aten._to_copy, aten.to, aten.type_as)
         and x.dtype != torch.bool
         and call.bind()(x.lower[..., :0] if len(x.shape) else x.lower).dtype == torch.bool
     )
@@ -151,72 +147,138 @@ def truth(x: Interval) -> Interval:
     return Interval((x.lower > 0) | (x.upper < 0), (x.lower != 0) | (x.upper != 0))
 
 
-def affine(*ops: Any, absolute: Callable[..., Any] | None = None) -> None:
+def affine(*ops: Any, absolute: Callable[..., Any] | None = None, **facts: Any) -> None:
     """Register operators that are affine in every tensor argument that may be perturbed.
 
     absolute: the operator with all coefficients replaced by their absolute values and without
     constant term, with the operator's own signature; constant tensors arrive as None. None states
     that all coefficients are non-negative; ``from_jacobian`` works for any operator, at the cost of
-    its Jacobian.
+    its Jacobian. facts: what else is known of the operators, for speed: see
+    :class:`boundlab.rules.facts.Facts`.
     """
-    register(*ops, rule=Affine(absolute))
+    register(*ops, rule=Affine(absolute, facts=Facts(**{"monotone": absolute is None, **facts})))
 
 
-MOVERS = (
-    # shape
-    aten.view.default, aten.reshape, aten.flatten, aten.unflatten, aten.permute, aten.transpose,
-    aten.t, aten.squeeze, aten.unsqueeze, aten.expand,
-    aten.expand_as, aten.view_as, aten.reshape_as, aten.repeat, aten.repeat_interleave, aten.tile,
-    aten.movedim, aten.swapaxes,
-    aten._unsafe_view, aten.cat, aten.concat, aten.stack, aten.hstack, aten.vstack, aten.split,
-    aten.split_with_sizes, aten.chunk,
-    aten.unbind, aten.tensor_split, aten.numpy_T, aten.mT, aten.broadcast_to, aten.atleast_1d,
-    aten.atleast_2d, aten.ravel,
-    # picking and placing
-    aten.slice, aten.select, aten.index, aten.index_select, aten.gather, aten.take,
-    aten.take_along_dim, aten.narrow, aten.unfold,
-    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.diagonal, aten.diag_embed,
-    aten.tril, aten.triu,
-    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.im2col,
-    aten.constant_pad_nd,
+# -- the table: one row for operators of the same facts --------------------------------------------
+
+MOVES: dict[str, Any] = {"linear": True, "moves": True}
+"""Elements elsewhere, several times or not at all, and zeros beside them."""
+MOVES_ONCE: dict[str, Any] = {**MOVES, "one_to_one": True, "reads_once": True}
+"""Elements elsewhere, each at most once, and nothing beside them."""
+
+affine(
+    aten.view.default, aten.reshape, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze,
+    **MOVES_ONCE, transpose=transposes.reshape, window=windows.reshape,
 )  # fmt: skip
-"""Operators that put elements elsewhere, several times or not at all, and zeros beside them."""
+affine(aten._unsafe_view, aten.ravel, aten.atleast_1d, aten.atleast_2d, **MOVES_ONCE)
+affine(aten.view_as, aten.reshape_as, **MOVES)  # of two arguments
+affine(aten.permute, **MOVES_ONCE, transpose=transposes.permute, window=windows.permute)
+affine(aten.transpose, **MOVES_ONCE, transpose=transposes.swap, window=windows.swap)
+affine(aten.t, aten.movedim, aten.swapaxes, aten.numpy_T, aten.mT, **MOVES_ONCE)
+affine(aten.flip, **MOVES_ONCE, transpose=transposes.flip)
+affine(
+    aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.diagonal, aten.tensor_split,
+    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle,
+    **MOVES_ONCE,
+)  # fmt: skip
+affine(aten.slice, **MOVES_ONCE, transpose=transposes.part, window=windows.slice_)
+affine(aten.select, **MOVES_ONCE, transpose=transposes.part, window=windows.select)
+affine(
+    aten.narrow, aten.unbind, aten.split, aten.split_with_sizes, aten.chunk,
+    **MOVES_ONCE, transpose=transposes.part,
+)  # fmt: skip
+affine(aten.expand, **MOVES, transpose=transposes.broadcast)
+affine(
+    aten.expand_as, aten.broadcast_to, aten.repeat, aten.repeat_interleave, aten.tile, aten.unfold,
+    aten.im2col, aten.diag_embed, aten.tril, aten.triu,
+    **MOVES,
+)  # fmt: skip
+affine(
+    aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim,
+    **MOVES, indexed=True,
+)  # fmt: skip
+# constants may stand beside the elements
+affine(
+    aten.cat, moves=True, constant=transposes.no_constant_parts,
+    transpose=transposes.concatenate, window=windows.concatenate,
+)  # fmt: skip
+affine(aten.stack, moves=True, constant=transposes.no_constant_parts)
+affine(aten.concat, aten.hstack, aten.vstack, aten.constant_pad_nd, moves=True)
 
-MONOTONE = (
-    *MOVERS, aten.index_put, aten.scatter.src, aten.scatter.value,
-    aten.scatter_add, aten.index_copy, aten.broadcast_tensors, aten.diag, aten.masked_select,
-    aten.col2im, aten.diagonal_scatter,
-    # padding and resizing
+affine(
+    aten.index_put, aten.scatter.src, aten.scatter.value, aten.scatter_add, aten.index_copy,
+    aten.masked_select,
+    indexed=True,
+)  # fmt: skip
+affine(aten.broadcast_tensors, aten.diag, aten.col2im, aten.diagonal_scatter)
+# padding and resizing
+affine(
     aten.pad, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d,
-    aten.replication_pad1d,
-    aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular, aten.upsample_nearest1d,
-    aten.upsample_nearest2d,
-    aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d,
-    aten._upsample_nearest_exact3d,
+    aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular,
+    aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d,
     aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,
-    # sums and averages
-    aten.sum, aten.mean, aten.cumsum, aten.trace, aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d,
-    aten.adaptive_avg_pool1d,
-    aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d,
+)  # fmt: skip
+# sums and averages
+affine(
+    aten.sum, linear=True, reads_once=True,
+    transpose=transposes.total(mean=False), window=windows.total(mean=False),
+)  # fmt: skip
+affine(
+    aten.mean, linear=True, reads_once=True,
+    transpose=transposes.total(mean=True), window=windows.total(mean=True),
+)  # fmt: skip
+affine(aten.cumsum, aten.trace)
+for dims, op in enumerate((aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d), start=1):
+    affine(
+        op,
+        linear=True,
+        reads_once=transposes.windows_apart(dims),
+        window=windows.average(dims),
+    )
+affine(aten.adaptive_avg_pool2d, linear=True)
+affine(
+    aten.adaptive_avg_pool1d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d,
     aten._adaptive_avg_pool3d,
-    # copies
-    aten._to_copy, aten.to, aten.type_as, aten.dropout, aten.feature_dropout, aten.alpha_dropout,
-    aten.feature_alpha_dropout, aten.clone,
+)  # fmt: skip
+# copies
+affine(aten._to_copy, aten.to, aten.type_as, casts=True)
+affine(
+    aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout, aten.clone,
     aten.contiguous, aten.alias, aten.lift_fresh_copy, aten.positive,
 )  # fmt: skip
 
-INDEXED = frozenset(
-    (
-        aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim, aten.scatter,
-        aten.scatter_add, aten.index_put, aten.index_copy,
-        aten.masked_select,
-    )
-)  # fmt: skip
-"""Operators with indices among their arguments."""
-
-affine(*MONOTONE)
-register(aten.neg, rule=Affine(negative=lambda x: (0,)))
-register(aten.add, rule=Affine(negative=lambda x, y, *, alpha=1: (1,) if alpha < 0 else ()))
-register(aten.sub, rule=Affine(negative=lambda x, y, *, alpha=1: (1,) if alpha > 0 else ()))
+# signs that depend on the call
+register(
+    aten.neg,
+    rule=Affine(
+        negative=lambda x: (0,),
+        facts=Facts(
+            linear=True,
+            one_to_one=True,
+            reads_once=True,
+            transpose=transposes.negate,
+            window=windows.negate,
+        ),
+    ),
+)
+register(
+    aten.add,
+    rule=Affine(
+        negative=lambda x, y, *, alpha=1: (1,) if alpha < 0 else (),
+        facts=Facts(
+            constant=transposes.summand(1), transpose=transposes.add(1), window=windows.add(1)
+        ),
+    ),
+)
+register(
+    aten.sub,
+    rule=Affine(
+        negative=lambda x, y, *, alpha=1: (1,) if alpha > 0 else (),
+        facts=Facts(
+            constant=transposes.summand(-1), transpose=transposes.add(-1), window=windows.add(-1)
+        ),
+    ),
+)
 register(aten.rsub, rule=Affine(negative=lambda x, y, alpha=1: (0,) if alpha > 0 else ()))
 affine(aten.diff, aten.upsample_bicubic2d, absolute=from_jacobian)

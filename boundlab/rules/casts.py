@@ -66,7 +66,7 @@ def _ends(call: Call) -> Interval:
 def _rounded_lines(call: Call) -> Relaxation:
     (x,) = call.inputs
     ends = _ends(call)
-    kind = torch.finfo(call.arguments[1]["dtype"])
+    kind = torch.finfo(call["dtype"])
     # either of both may have the larger numbers
     wide_type = torch.promote_types(x.dtype, ends.dtype)
     low_end, up_end = ends.lower.to(wide_type), ends.upper.to(wide_type)
@@ -86,7 +86,7 @@ def _rounded_lines(call: Call) -> Relaxation:
 
 def _cut_off_interval(call: Call) -> Interval:
     (x,) = call.inputs
-    dtype = call.arguments[1]["dtype"]
+    dtype = call["dtype"]
     span = torch.iinfo(dtype)
     # in float64 the largest int64 is not a number: one below the power of two behind it is asked
     # for

@@ -390,7 +390,7 @@ def vector_norm(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     x = x if dtype is None else x.to(dtype)
-    dims = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = _dims(x, dim)
     if ord == 2:
         return torch.sqrt((x**2).sum(dims, keepdim))
     if ord == 1:
@@ -443,14 +443,15 @@ def pairwise_distance(
     return vector_norm(x - y + eps, p, -1, keepdim)
 
 
+def _dims(x: Tensor, dim: Any) -> tuple[int, ...]:
+    """The dimensions that an argument names; all of them for None."""
+    if dim is None:
+        return tuple(range(x.dim()))
+    return (dim,) if isinstance(dim, int) else tuple(dim)
+
+
 def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    dims = (
-        tuple(range(x.dim()))
-        if dim is None or dim == []
-        else (dim,)
-        if isinstance(dim, int)
-        else tuple(dim)
-    )
+    dims = _dims(x, None if dim == [] else dim)
     count = math.prod(x.shape[d] for d in dims)
     centred = x - x.mean(dims, True)
     return (centred**2).sum(dims, keepdim) * (

@@ -213,7 +213,8 @@ def _s_shaped(
     value at u grows with d, that holds up to some d*. The supporting line of the envelope at m
     touches at min(m, d*); if even d = l fails, the envelope is the chord.
     """
-    l, u, m = x.lower, x.upper, x.centre
+    l, u = x.lower, x.upper
+    m = x.centre
     straight = chord(f, df, x)
     last = _last_touching(f, df, x, at, touching)
     with torch.no_grad():
@@ -300,7 +301,8 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
                 _may_bend(df, x, curve.breaks[0], chord(f, df, x)[0].detach()),
                 torch.minimum(torch.maximum(found, l), u).detach(),
             )
-        first, straight, least = l.detach(), chord(f, df, x), interval(f, curve, x).lower
+        first, straight = l.detach(), chord(f, df, x)
+        least = interval(f, curve, x).lower
         reach, values = last - first, (f(l), f(u))
         start = (
             (torch.minimum(x.centre.detach(), last) - first) / torch.where(reach > 0, reach, 1)
@@ -325,9 +327,11 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> tuple[Tensor, Callab
         return start, at_point
     slope, intercept = lower_line(f, curve, x)
     least = interval(f, curve, x).lower
-    return torch.ones_like(l), lambda alpha: lowered(
-        (alpha * slope, alpha * intercept + (1 - alpha) * least), x
-    )
+
+    def toward_constant(alpha: Tensor) -> Line:
+        return lowered((alpha * slope, alpha * intercept + (1 - alpha) * least), x)
+
+    return torch.ones_like(l), toward_constant
 
 
 def _inside(point: float, x: Interval) -> Tensor:
@@ -391,7 +395,8 @@ def _supporting_slope(f: Function, df: Function, curve: Curve, x: Interval) -> T
     """
     smooth = set(curve.kinds) != {"linear"} or curve.stationary is not None
     with torch.no_grad():
-        l, u, m = x.lower, x.upper, x.centre
+        l, u = x.lower, x.upper
+        m = x.centre
         jumps = [_jump(f, at, value, x) for at, value in curve.jumps]
         fixed = [l, u, *(_inside(at, x) for at in curve.breaks)]
         steps = [i / 8 for i in range(1, 8)] if smooth else []
@@ -442,7 +447,8 @@ def _lowest_pair(
     best = flat.argmin(0, keepdim=True)
     i, j = best // height.shape[1], best % height.shape[1]
     pick = lambda t, k: t.squeeze(0 if t.shape[0] == 1 else 1).gather(0, k)[0]
-    p, q, fp, fq = pick(p, i), pick(q, j), pick(fp, i), pick(fq, j)
+    p, fp = pick(p, i), pick(fp, i)
+    q, fq = pick(q, j), pick(fq, j)
     jumped = (i[0] >= count[0]) | (j[0] >= count[1])
     slope = torch.where(q > p, (fq - fp) / torch.where(q > p, q - p, 1), 0)
     return p, q, torch.where(jumped, slope, torch.nan)

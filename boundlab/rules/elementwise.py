@@ -14,12 +14,12 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching
 
 
 @dataclass(frozen=True, eq=False)
-class Elementwise:
+class Elementwise(Rule):
     """An elementwise operator, perturbed in its first argument; ``curve`` gives its shape from the
     other arguments."""
 
@@ -161,12 +161,14 @@ elementwise(
     aten.hardswish, curve=Curve(("linear", "convex", "linear"), (-3.0, 3.0), turns=(-3.0, -1.5))
 )
 elementwise(aten.softshrink, curve=lambda lambd=0.5: piecewise_linear(-lambd, lambd))
-elementwise(
-    aten.hardshrink,
-    curve=lambda lambd=0.5: piecewise_linear(
-        -lambd, lambd, jumps=((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))
-    ),
-)
+
+
+def _hardshrink(lambd: float = 0.5) -> Curve:
+    jumps = ((-lambd, 0.0), (-lambd, -lambd), (lambd, 0.0), (lambd, lambd))
+    return piecewise_linear(-lambd, lambd, jumps=jumps)
+
+
+elementwise(aten.hardshrink, curve=_hardshrink)
 elementwise(
     aten.threshold,
     curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),
@@ -214,17 +216,12 @@ class Softplus(Elementwise):
     """Plainly convex where the jump is smaller than what rounding does to the value there."""
 
     def _curve(self, call: Call) -> Curve:
-        (_, *rest), kwargs = call.arguments
-        beta, threshold = Softplus._settings(*rest, **kwargs)
+        beta, threshold = call["beta"], call["threshold"]
         kind = torch.finfo(call.inputs[0].dtype)
         small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
         # beyond it torch overflows, and comes back at the threshold
         small = small and threshold < math.log(kind.max)
         return CONVEX if beta > 0 and small else super()._curve(call)
-
-    @staticmethod
-    def _settings(beta: float = 1.0, threshold: float = 20.0) -> tuple[float, float]:
-        return beta, threshold
 
 
 elementwise(aten.clamp, curve=_clamp)

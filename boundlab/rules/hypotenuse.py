@@ -26,13 +26,13 @@ def _sizes(x: Value) -> tuple[Tensor, Tensor]:
 
 
 def _interval(call: Call) -> Interval:
-    (x, y), _ = call.arguments
+    x, y = call["self"], call["other"]
     (a, b), (c, d) = _sizes(x), _sizes(y)
     return Interval(torch.hypot(a, c), torch.hypot(b, d))
 
 
 def _planes(call: Call) -> Relaxation:
-    (x, y), _ = call.arguments
+    x, y = call["self"], call["other"]
     known = _interval(call)
     ends = [tuple(end.expand(known.shape) for end in (lower_of(v), upper_of(v))) for v in (x, y)]
     middles = [low / 2 + up / 2 for low, up in ends]
@@ -51,7 +51,8 @@ def _planes(call: Call) -> Relaxation:
     low_slopes, up_slopes = (
         [torch.where(good, slope, 0) for slope in slopes] for slopes in (low_slopes, up_slopes)
     )
-    shapes, lows, ups = [], [], []
+    shapes = []
+    lows, ups = [], []
     for value, a, b in zip((x, y), low_slopes, up_slopes, strict=True):
         if isinstance(value, Interval):
             shapes.append(value.shape)

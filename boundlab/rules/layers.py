@@ -13,6 +13,7 @@ from torch import Tensor
 from boundlab.errors import CaptureError
 from boundlab.rules.compositions import softmax_where
 from boundlab.rules.registry import aten, composition
+from boundlab.rules.settings import each
 
 # -- normalisation ---------------------------------------------------------------------------------
 
@@ -251,13 +252,10 @@ def _windows(
 def _max_pool(
     x: Tensor, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Tensor:
-    as_list = lambda value: (
-        [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
-    )
-    kernel = as_list(kernel)
-    stride = kernel if stride in ([], (), None) else as_list(stride)
+    kernel = each(kernel, dims)
+    stride = kernel if stride in ([], (), None) else each(stride, dims)
     sizes = [int(n) for n in x.shape[-dims:]]
-    specs = zip(sizes, kernel, stride, as_list(padding), as_list(dilation), strict=True)
+    specs = zip(sizes, kernel, stride, each(padding, dims), each(dilation, dims), strict=True)
     return _largest(x, [_windows(x, *spec, ceil_mode) for spec in specs])
 
 
@@ -328,11 +326,7 @@ def _adaptive_max_pool(x: Tensor, output: Any, dims: int) -> tuple[Tensor, Tenso
     """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n)). The indices
     are not returned."""
     sizes = [int(n) for n in x.shape[-dims:]]
-    outputs = (
-        [output] * dims
-        if isinstance(output, int)
-        else list(output) * (dims if len(output) == 1 else 1)
-    )
+    outputs = each(output, dims)
     windows = []
     for size, n in zip(
         sizes,

@@ -16,14 +16,14 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
 from boundlab.rules.affine import Affine, truth
-from boundlab.rules.registry import Call, Relaxed, aten, register, within
+from boundlab.rules.registry import Call, Relaxed, Rule, aten, register, within
 
 
 def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> Relaxed:
     """A comparison; ``certain(lx, ux, ly, uy)`` gives (certainly true, possibly true)."""
 
     def interval(call: Call) -> Interval:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["other"]
         true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
         return Interval(true, possible)
 
@@ -78,9 +78,11 @@ def _negation(call: Call) -> Interval:
 
 
 def _exclusive(call: Call) -> Interval:
-    (x, y), _ = call.arguments
-    x, y = (truth(v) if isinstance(v, Interval) else v.bool() for v in (x, y))
-    lx, ux, ly, uy = lower_of(x), upper_of(x), lower_of(y), upper_of(y)
+    x, y = (
+        truth(v) if isinstance(v, Interval) else v.bool() for v in (call["self"], call["other"])
+    )
+    lx, ux = lower_of(x), upper_of(x)
+    ly, uy = lower_of(y), upper_of(y)
     return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
 
 
@@ -106,14 +108,14 @@ register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusiv
 
 
 @dataclass(frozen=True, eq=False)
-class Where:
+class Where(Rule):
     """where(condition, x, y): affine for a constant condition. For a perturbed one, exactly the
     chosen branch where the condition is decided, and elsewhere the hull of both."""
 
     kind: str = "logic"
 
     def nonlinear(self, call: Call) -> bool:
-        return isinstance(call.leaves[0], Interval)
+        return isinstance(call["condition"], Interval)
 
     def interval(self, call: Call) -> Interval:
         if not self.nonlinear(call):
@@ -144,15 +146,13 @@ class Where:
         return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
     def _parts(self, call: Call) -> tuple[Interval, Any, Any]:
-        (condition, *rest), kwargs = call.arguments
-        x, y = (*rest, *kwargs.values())
+        condition = call["condition"]
+        x, y = call["self"], call["other"]
         like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
         dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
-        device = condition.device
-        fix = lambda v: (
-            torch.as_tensor(v, dtype=dtype, device=device) if isinstance(v, (int, float)) else v
-        )
-        return condition, fix(x), fix(y)
+        make = lambda v: torch.as_tensor(v, dtype=dtype, device=condition.device)
+        x, y = (make(v) if isinstance(v, (int, float)) else v for v in (x, y))
+        return condition, x, y
 
 
 register(aten.where, rule=Where())
@@ -164,8 +164,9 @@ class Within(Affine):
 
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
-        (_, low, high), _ = call.arguments
-        return x.intersect(Interval(torch.full_like(x.lower, low), torch.full_like(x.upper, high)))
+        return x.intersect(
+            Interval(torch.full_like(x.lower, call["low"]), torch.full_like(x.upper, call["high"]))
+        )
 
 
 register(within, rule=Within())

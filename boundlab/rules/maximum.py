@@ -18,14 +18,12 @@ from boundlab.kernels.reductions import all_finite
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation, constant_lines
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
+from boundlab.rules.settings import dimensions
 
 
 def _over(call: Call) -> tuple[list[int], bool]:
-    (x, *rest), kwargs = call.arguments
-    dims = rest[0] if rest else kwargs.get("dim", ())
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
-    return sorted(d % len(x.shape) for d in (dims or range(len(x.shape)))), keep
+    """The dimensions that the maximum is taken over, and whether they stay."""
+    return dimensions(call["dim"], len(call["self"].shape)), call["keepdim"]
 
 
 def _interval(call: Call) -> Interval:
@@ -131,9 +129,7 @@ def _position(call: Call, largest: bool) -> Interval:
     """The first and the last place where the extreme value can be: entries that are not surely
     beaten."""
     (x,) = call.inputs
-    (_, *rest), kwargs = call.arguments
-    dim = rest[0] if rest else kwargs.get("dim")
-    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
+    dim, keep = call["dim"], call["keepdim"]
     low, up = (x.lower, x.upper) if largest else (-x.upper, -x.lower)
     if dim is None:
         low, up = low.flatten(), up.flatten()

@@ -8,40 +8,45 @@ need the terms of that sum: rows (rows, samples, ...) of the result -> coefficie
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from boundlab.coefficients.outer import Outer
-from boundlab.rules.registry import aten
-from boundlab.rules.transposes import each
+from boundlab.rules.facts import PerSample
+from boundlab.rules.registry import Call
+from boundlab.rules.settings import each
 
-PerSample = Callable[[Tensor], Tensor | Outer]
 
-
-def weight_per_sample(
-    packet: Any, x: Tensor, shape: torch.Size, rest: list[Any], kwargs: dict[str, Any]
-) -> PerSample | None:
-    """Of the weight of a layer with the constant argument x; rest, kwargs: what follows the weight
-    in its call."""
-    if packet is aten.linear and len(shape) == 2 and x.dim() == 2:
-        return lambda rows: Outer(rows, x)
-    if packet is aten.linear and len(shape) == 2 and x.dim() > 2:
-        flat = x.flatten(1, -2)
-        return lambda rows: torch.einsum("rsto,sti->rsoi", rows.flatten(2, -2), flat)
-    dims = {aten.conv1d: 1, aten.conv2d: 2}.get(packet)
-    given = {
-        **dict(zip(("bias", "stride", "padding", "dilation", "groups"), rest, strict=False)),
-        **kwargs,
-    }
-    if dims is None or x.dim() != dims + 2 or isinstance(given.get("padding", 0), str):
+def weight_of_linear(call: Call, x: Tensor, shape: torch.Size) -> PerSample | None:
+    """Of the weight, of that shape, of a linear layer with the constant argument x."""
+    if len(shape) != 2 or x.dim() < 2:
         return None
-    pair = lambda name, default: tuple(
-        [default] * (2 - dims) + each(given.get(name, default), dims)
-    )
-    kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), given.get("groups", 1)
+    if x.dim() == 2:
+        return lambda rows: Outer(rows, x)
+    flat = x.flatten(1, -2)
+    return lambda rows: torch.einsum("rsto,sti->rsoi", rows.flatten(2, -2), flat)
+
+
+def bias_of_linear(rows: Tensor) -> Tensor:
+    """Of the bias of a linear layer: the sum over its places."""
+    return rows.flatten(2, -2).sum(2) if rows.dim() > 3 else rows
+
+
+def weight_of_convolution(
+    dims: int,
+) -> Callable[[Call, Tensor, torch.Size], PerSample | None]:
+    """Of the weight of a convolution over one or two dimensions."""
+    return lambda call, x, shape: _weight_of_convolution(call, x, shape, dims)
+
+
+def _weight_of_convolution(call: Call, x: Tensor, shape: torch.Size, dims: int) -> PerSample | None:
+    if x.dim() != dims + 2 or isinstance(call["padding"], str):
+        return None
+    # torch unfolds two dimensions: a sequence is an image of height 1
+    pair = lambda name, default: tuple([default] * (2 - dims) + each(call[name], dims))
+    kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), call["groups"]
     wide = x if dims == 2 else x.unsqueeze(2)
     patches = F.unfold(
         wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)
@@ -54,10 +59,6 @@ def weight_per_sample(
     return per_sample
 
 
-def bias_per_sample(packet: Any) -> PerSample | None:
-    """Of the bias of a layer: the sum over its places."""
-    if packet is aten.linear:
-        return lambda rows: rows.flatten(2, -2).sum(2) if rows.dim() > 3 else rows
-    if packet in (aten.conv1d, aten.conv2d, aten.conv3d):
-        return lambda rows: rows.flatten(3).sum(3)
-    return None
+def bias_of_convolution(rows: Tensor) -> Tensor:
+    """Of the bias of a convolution: the sum over its places."""
+    return rows.flatten(3).sum(3)

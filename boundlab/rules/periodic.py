@@ -72,16 +72,10 @@ def _wave_lines(
     slack = _slack(x)
     b, d = b - slack * slack, d + slack * slack
     # From a whole turn on the constants are best, and all stationary points need not be listed.
-    wide, ends = (
-        (x.upper - x.lower >= TURN) | (slack > BLURRED) | ~torch.isfinite(b + d),
-        _wave_interval(call, top),
-    )
-    a, b, c, d = (
-        torch.where(wide, 0, a),
-        torch.where(wide, ends.lower, b),
-        torch.where(wide, 0, c),
-        torch.where(wide, ends.upper, d),
-    )
+    wide = (x.upper - x.lower >= TURN) | (slack > BLURRED) | ~torch.isfinite(b + d)
+    ends = _wave_interval(call, top)
+    a, b = torch.where(wide, 0, a), torch.where(wide, ends.lower, b)
+    c, d = torch.where(wide, 0, c), torch.where(wide, ends.upper, d)
     return Lines((a,), b, (c,), d, (x.shape,))
 
 
@@ -128,18 +122,15 @@ def _tan_lines(call: Call) -> Relaxation:
     clear enough where that is."""
     x, shift = _branch(call)
     (a, b), (c, d) = curves.lines(lambda t: torch.tan(t + shift), TANGENT, x)
-    whole, ends, slack = call.inputs[0], _tan_interval(call), _slack(call.inputs[0])
+    whole, ends = call.inputs[0], _tan_interval(call)
+    slack = _slack(whole)
     room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * torch.maximum(
         whole.lower.abs(), whole.upper.abs()
     ) * torch.maximum(a, c)
     b, d = b - a * shift - room, d - c * shift + room
     flat = (slack > BLURRED) | (ends.lower == ends.upper) | ~torch.isfinite(a + b + c + d)
-    a, b, c, d = (
-        torch.where(flat, 0, a),
-        torch.where(flat, ends.lower, b),
-        torch.where(flat, 0, c),
-        torch.where(flat, ends.upper, d),
-    )
+    a, b = torch.where(flat, 0, a), torch.where(flat, ends.lower, b)
+    c, d = torch.where(flat, 0, c), torch.where(flat, ends.upper, d)
     return Lines((a,), b, (c,), d, (x.shape,))
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
-from boundlab.rules.bilinear import mccormick
 from boundlab.rules.curves import Curve, Line
 from boundlab.rules.elementwise import CONCAVE, CONVEX, OneSigned, piecewise_linear
-from boundlab.rules.registry import Call, Relaxed, aten, register
+from boundlab.rules.mccormick import mccormick
+from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 
 def power_curve(exponent: float) -> Curve:
@@ -46,7 +46,7 @@ def _positive(call: Call, base: Tensor) -> None:
 def _exponential(call: Call) -> Lines:
     """base ** y for a constant base is convex in y."""
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
+    base = torch.as_tensor(call["self"], dtype=y.dtype, device=y.device)
     _positive(call, base)
     slope = lambda t: torch.pow(base, t) * torch.log(base)
     (a, b), (c, d) = curves.lines(
@@ -62,7 +62,7 @@ def _expanded(x: Interval, other: Tensor) -> Interval:
 
 def _exponential_interval(call: Call) -> Interval:
     (y,) = call.inputs
-    base = torch.as_tensor(call.arguments[0][0], dtype=y.dtype, device=y.device)
+    base = torch.as_tensor(call["self"], dtype=y.dtype, device=y.device)
     _positive(call, base)
     ends = torch.pow(base, y.lower), torch.pow(base, y.upper)
     return Interval(torch.minimum(*ends), torch.maximum(*ends))
@@ -72,7 +72,7 @@ register(aten.pow.Scalar, rule=Relaxed(_exponential_interval, _exponential, kind
 
 
 @dataclass(frozen=True, eq=False)
-class TensorPower:
+class TensorPower(Rule):
     """x ** y for tensors. With constant exponents each of them has its own curve; with a perturbed
     one x must be positive, and then x ** y = exp(y log x)."""
 
@@ -82,7 +82,7 @@ class TensorPower:
         return True
 
     def interval(self, call: Call) -> Interval:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         if not isinstance(x, Interval):
             return _exponential_interval(call)
         if not isinstance(y, Interval):
@@ -105,7 +105,7 @@ class TensorPower:
         return Interval(corners.amin(0), corners.amax(0))  # y log x is linear in y and in log x
 
     def relax(self, call: Call) -> Relaxation:
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         if not isinstance(x, Interval):
             return _exponential(call)
         if isinstance(y, Interval):
@@ -120,7 +120,7 @@ class TensorPower:
     def _by_exponent(self, call: Call) -> list[tuple[Tensor, curves.Function, Curve, Interval]]:
         """For each exponent: where it stands, its function and curve, and the base there (and a
         harmless 1 elsewhere)."""
-        (x, y), _ = call.arguments
+        x, y = call["self"], call["exponent"]
         assert isinstance(x, Interval) and isinstance(y, Tensor)
         wide, y = _expanded(x, y), y.to(x.dtype).expand(torch.broadcast_shapes(x.shape, y.shape))
         found: list[tuple[Tensor, curves.Function, Curve, Interval]] = []

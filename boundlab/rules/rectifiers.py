@@ -23,13 +23,13 @@ from boundlab.kernels.fused import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval, MidRad, laid_out
 from boundlab.relaxations.relaxation import ForwardBound, Lines, Relaxation, Rows, Terms
-from boundlab.rules.registry import Call, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")
 
 
 @dataclass(frozen=True, eq=False)
-class Rectified:
+class Rectified(Relaxation):
     """The lines of a ReLU, with backward mode in the few passes over the memory that training
     needs."""
 
@@ -90,7 +90,8 @@ class Sloped(Lines):
     """The lines of a ReLU of which the slope of the lower one is chosen by gradient."""
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        (free,), (slope,), bias = self.lower, self.upper, self.upper_bias
+        (free,), (slope,) = self.lower, self.upper
+        bias = self.upper_bias
         if bias is None or not (free.requires_grad or rows.requires_grad):
             return super().backward(rows)
         coefficients, constants = sloped(rows, free, slope, bias)
@@ -98,7 +99,7 @@ class Sloped(Lines):
 
 
 @dataclass(frozen=True, eq=False)
-class Rectifier:
+class Rectifier(Rule):
     """f(x) = x for x >= 0 and s x below, s constant: 0 for relu, a number or a tensor for its leaky
     relatives."""
 
@@ -184,7 +185,8 @@ class Rectifier:
         """The lines with a given slope of the free one where it is free; None: that of the
         chord."""
         (x,) = call.inputs
-        l, u, s = x.lower, x.upper, _negative_slope(call)
+        l, u = x.lower, x.upper
+        s = _negative_slope(call)
         if not isinstance(s, Tensor) and s == 0:
             # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's
             # slope, 1 or 0 where stable. Where that overflows the slope is larger, up to 1: a line
@@ -224,16 +226,14 @@ class Rectifier:
 
 
 def _negative_slope(call: Call) -> Any:
-    (x, *rest), kwargs = call.arguments
+    """The slope below 0: a number, or a tensor that broadcasts to the argument."""
     if call.node.op is aten.prelu.default:
-        weight, dims = rest[0], len(x.shape)
-        return (
-            weight.reshape(1, -1, *[1] * (dims - 2))
-            if dims > 1 and weight.numel() > 1
-            else weight.reshape([1] * dims)
-        )
+        weight, dims = call["weight"], len(call["self"].shape)
+        if dims > 1 and weight.numel() > 1:
+            return weight.reshape(1, -1, *[1] * (dims - 2))
+        return weight.reshape([1] * dims)
     if call.node.op is aten.leaky_relu.default:
-        return rest[0] if rest else kwargs.get("negative_slope", 0.01)
+        return call["negative_slope"]
     return 0.0
 
 

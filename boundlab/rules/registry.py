@@ -8,20 +8,23 @@ An operator is either *affine* in its perturbed arguments (nothing to declare bu
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import argument
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.fused import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
+from boundlab.rules.facts import UNKNOWN, Facts
 
 aten = torch.ops.aten
 
@@ -76,6 +79,19 @@ class Call:
         if self.flat:
             return self.leaves, {}
         return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: str | int) -> Any:
+        """An argument by its name or place in the operator's schema, its default if it was not
+        given; an Interval if it is perturbed."""
+        args, kwargs = self.arguments
+        return argument(self.node.op, args, kwargs, key)  # type: ignore[arg-type]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same for an argument that not all overloads of the operator have."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def bind(
         self,
@@ -133,33 +149,49 @@ class SlopeFamily:
     by_row: bool = True
 
 
-class Rule(Protocol):
-    """What a method needs to know of an operator.
+class Rule(ABC):
+    """Base class of all rules: what a method needs to know of an operator.
 
-    A rule may also have ``jumps(call)``: whether its operator is discontinuous;
-    ``unstable(call)``: a mask of the elements of its only perturbed argument for which tighter
-    bounds could change the relaxation (by default all that are not points); ``family(call)``:
-    relaxations with free numbers, for "alpha-crown"; and ``uses_result = True`` if its relaxation
-    gets better with what is known of the result.
+    A rule states ``interval``, ``relax`` and ``nonlinear``; the other methods are capabilities
+    with a default that is always right.
     """
 
-    @property
-    def kind(self) -> str:
-        """The group of rules it belongs to."""
-        ...
+    kind: str = "relaxed"
+    """The group of rules it belongs to, for ``boundlab ops``."""
+    uses_result: bool = False
+    """Whether the relaxation gets tighter with ``call.result``, what is known of the result."""
+    exact_in_balls: bool = False
+    """Whether the interval of a call that is affine is exact for an argument in a ball whose dual
+    norm is known."""
+    facts: Facts = UNKNOWN
+    """What is known of the operator where it is affine."""
 
+    @abstractmethod
     def interval(self, call: Call) -> Interval:
-        """An interval that holds the result whenever the arguments lie in theirs."""
-        ...
+        """Bound the result by an interval that holds it whenever the arguments lie in theirs."""
 
+    @abstractmethod
     def relax(self, call: Call) -> Relaxation:
-        """Linear bounds of the result in the perturbed arguments, true while these lie in their
-        intervals."""
-        ...
+        """Relax the operator: linear bounds of the result in the perturbed arguments, which hold
+        while these lie in their intervals."""
 
+    @abstractmethod
     def nonlinear(self, call: Call) -> bool:
         """Whether the relaxation depends on the intervals of the arguments."""
-        ...
+
+    def jumps(self, call: Call) -> bool:
+        """Whether the operator is discontinuous."""
+        return False
+
+    def unstable(self, call: Call) -> Tensor:
+        """Mask the elements of the only perturbed argument for which tighter bounds could change
+        the relaxation: a truth value of the argument's shape."""
+        x = call.inputs[0]
+        return x.lower < x.upper
+
+    def family(self, call: Call) -> SlopeFamily | None:
+        """Relaxations with free slopes, which "alpha-crown" optimises; None if there are none."""
+        return None
 
 
 RULES: dict[Any, Rule] = {}
@@ -176,6 +208,11 @@ def generation() -> int:
 def register(*ops: Any, rule: Rule) -> None:
     """Give operators (overloads, or packets for all overloads) a rule; a second rule for one is an
     error."""
+    if not isinstance(rule, Rule):
+        raise ArgumentError(
+            f"a rule must derive from boundlab.rules.registry.Rule, not {type(rule).__name__}: the "
+            "base class has the defaults of all that a rule need not state"
+        )
     for op in ops:
         if op in RULES or op in COMPOSITIONS:
             raise ArgumentError(f"{op_name(op)} already has a rule")
@@ -210,7 +247,7 @@ def composition(*ops: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxed:
+class Relaxed(Rule):
     """The rule of a nonlinear operator given by two functions of the call."""
 
     bound: Callable[[Call], Interval]

@@ -39,10 +39,11 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Planes, Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
+from boundlab.rules.settings import dimensions
 
 
 def _dimension(call: Call) -> int:
-    (_, dim, *_), _ = call.arguments
+    dim = call["dim"]
     return int(dim[0] if isinstance(dim, (list, tuple)) else dim) % len(call.inputs[0].shape)
 
 
@@ -359,10 +360,7 @@ def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
 
 
 def _lse_dims(call: Call) -> tuple[tuple[int, ...], bool]:
-    (x, dims, *rest), kwargs = call.arguments
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    keep = bool(rest[0] if rest else kwargs.get("keepdim", False))
-    return tuple(sorted(d % len(x.shape) for d in (dims or range(len(x.shape))))), keep
+    return tuple(dimensions(call["dim"], len(call["self"].shape))), call["keepdim"]
 
 
 def lse_interval(call: Call) -> Interval:

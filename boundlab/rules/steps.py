@@ -56,11 +56,11 @@ register(aten.trunc, aten.fix, rule=_step(-1.0, 1.0))
 def _quotient_interval(call: Call) -> Interval:
     """For y of one sign the quotient is monotone in either argument, and rounding keeps that: the
     corners bound it."""
-    (x, y), kwargs = call.arguments
+    x, y = call["self"], call["other"]
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
     corners = [
-        call.node.call((a, b), kwargs)
+        call.node.call((a, b), {"rounding_mode": call["rounding_mode"]})
         for a in (lower_of(x), upper_of(x))
         for b in (lower_of(y), upper_of(y))
     ]
@@ -68,11 +68,11 @@ def _quotient_interval(call: Call) -> Interval:
 
 
 def _quotient_lines(call: Call) -> Relaxation:
-    (x, y), kwargs = call.arguments
+    x, y = call["self"], call["other"]
     ends = _quotient_interval(call)
     if isinstance(y, Interval):
         return constant_lines(ends, call.inputs)
-    below, above = BETWEEN[kwargs["rounding_mode"]]
+    below, above = BETWEEN[call["rounding_mode"]]
     return _lines(x, ends, 1 / y, below, above)
 
 
@@ -91,7 +91,7 @@ def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
     """The interval of the remainder; where x and y stay in one period, x - k y, so that it is
     linear; k; and how far rounding may move it. Elsewhere it lies between 0 and y, both of which
     rounding may reach."""
-    (x, y), kwargs = call.arguments
+    x, y = call["self"], call["other"]
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
     like = x.lower if isinstance(x, Interval) else y.lower
@@ -131,7 +131,7 @@ def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
 
 
 def _remainder_lines(call: Call) -> Relaxation:
-    (x, y), _ = call.arguments
+    x, y = call["self"], call["other"]
     known, one, k, room = _remainder(call)
     low, up = torch.where(one, -room, known.lower), torch.where(one, room, known.upper)
     slopes, shapes = [], []

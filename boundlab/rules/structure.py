@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import argument, parameters
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import moments
@@ -57,14 +58,14 @@ class Site:
 
     def __getitem__(self, name: str) -> Any:
         """The argument of that name in the operator's schema, its default if it was not given."""
-        schema = self.node.op._schema.arguments  # type: ignore[union-attr]
-        for place, argument in enumerate(schema):
-            if argument.name == name:
-                if name in self.node.kwargs:
-                    return self.node.kwargs[name]
-                given = place < len(self.node.args) and not argument.kwarg_only
-                return self.node.args[place] if given else argument.default_value
-        raise KeyError(name)
+        return argument(self.node.op, self.node.args, self.node.kwargs, name)  # type: ignore[arg-type]
+
+    def number(self, value: Any, default: int) -> int | None:
+        """The value of an integer argument, the default if it was not given; None if the graph
+        computes it and it is not known."""
+        if value is None:
+            return default
+        return self.numbers.get(value.name) if isinstance(value, Ref) else value
 
     @property
     def tensors(self) -> list[str]:
@@ -302,8 +303,7 @@ def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> S
         site.plain(*site.node.args[1:], *site.node.kwargs.values())
         given = site[dim]
         acts = site.dims(x, None if given in whole else given)
-        names = {argument.name for argument in site.node.op._schema.arguments}  # type: ignore[union-attr]
-        stays = bool(site["keepdim"]) if "keepdim" in names else kept
+        stays = bool(site["keepdim"]) if "keepdim" in parameters(site.node.op) else kept  # type: ignore[arg-type]
         return _beside(site, x, acts, stays)
 
     return find
@@ -352,10 +352,7 @@ def _slice(site: Site) -> Layout | None:
     if layout is None or layout.dim != dim:
         return layout
     size, block = site.shape(x)[dim], layout.inner * site.samples
-    number = lambda end, default: (
-        default if end is None else site.numbers.get(end.name) if isinstance(end, Ref) else end
-    )
-    start, end = number(site["start"], 0), number(site["end"], size)
+    start, end = site.number(site["start"], 0), site.number(site["end"], size)
     if start is None or end is None or site["step"] != 1:
         raise Meets("it picks some of the samples")
     start, end = (min(max(at + size if at < 0 else at, 0), size) for at in (start, end))
@@ -525,8 +522,8 @@ def _pad(site: Site) -> Layout | None:
 
 @structure(aten.linear)
 def _linear(site: Site) -> Layout | None:
-    x, weight, bias = site["input"], site["weight"], site["bias"]
-    site.plain(bias)
+    x, weight = site["input"], site["weight"]
+    site.plain(site["bias"])
     last = len(site.out) - 1
     found = _beside(site, x, [len(site.shape(x)) - 1])
     other = site.layout(weight)
@@ -680,12 +677,14 @@ def _indexed(site: Site, x: Any, indices: Any) -> tuple[list[Layout | None], Cal
     wide = max(len(site.shape(index)) for index in chosen.values())
     together = max(chosen) - min(chosen) + 1 == len(chosen)
     first = min(chosen) if together else 0
-    place = lambda dim: (
-        dim - sum(other < dim for other in chosen) + (wide if dim >= first or not together else 0)
-    )
-    brought = lambda layout, index: replace(
-        layout, dim=layout.dim + first + wide - len(site.shape(index))
-    )
+
+    def place(dim: int) -> int:
+        behind = dim >= first or not together
+        return dim - sum(other < dim for other in chosen) + (wide if behind else 0)
+
+    def brought(layout: Layout, index: Any) -> Layout:
+        return replace(layout, dim=layout.dim + first + wide - len(site.shape(index)))
+
     found = [
         None if (layout := site.layout(index)) is None else brought(layout, index)
         for index in chosen.values()
@@ -731,7 +730,8 @@ def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
 def _index_put(site: Site) -> Layout | None:
     """``x[mask] = number`` is pointwise; else the samples must lie in a dimension of x without an
     index, and what is written carries them in the same place as ``x[indices]``."""
-    x, indices, values = site["self"], site["indices"], site["values"]
+    x, values = site["self"], site["values"]
+    indices = site["indices"]
     chosen = [index for index in indices if index is not None]
     masks = [index for index in chosen if index.name in site.masks]
     if masks and len(indices) == 1 and math.prod(site.shape(values)) == 1:

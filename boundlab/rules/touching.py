@@ -69,7 +69,8 @@ class Touching:
 
     def _exact(self, u: Tensor) -> Tensor:
         """By bisection, in double precision."""
-        low, high, at_u = -u, torch.zeros_like(u), self.f(u)
+        low, high = -u, torch.zeros_like(u)
+        at_u = self.f(u)
         for _ in range(60):
             middle = (low + high) / 2
             ok = self.f(middle) + self.df(middle) * (u - middle) <= at_u

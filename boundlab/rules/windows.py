@@ -19,45 +19,43 @@ from torch.nn import functional as F
 
 from boundlab.coefficients.window import Placement, Run, Window, unravel
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.registry import Call, aten
-from boundlab.rules.transposes import Convolution, convolution_of, each
-
-Transpose = Callable[[Window], list[Window] | None]
-
-
-def windows_of(call: Call) -> Transpose | None:
-    make = WINDOWS.get(getattr(call.node.op, "overloadpacket", None))
-    return None if make is None or call.node.output is not None else make(call)
+from boundlab.rules.convolutions import Convolution
+from boundlab.rules.facts import WindowTranspose
+from boundlab.rules.registry import Call
+from boundlab.rules.settings import dimensions, each
 
 
-def _pass(*factors: int | float) -> Transpose:
+def _pass(*factors: int | float) -> WindowTranspose:
     """Every argument gets the rows as they are, times a number."""
-    return lambda rows: [
-        rows if factor == 1 else rows.with_values(rows.values * factor) for factor in factors
-    ]
+
+    def transpose(rows: Window) -> list[Window]:
+        scaled = lambda factor: rows.with_values(rows.values * factor)
+        return [rows if factor == 1 else scaled(factor) for factor in factors]
+
+    return transpose
 
 
 # -- elementwise -----------------------------------------------------------------------------------
 
 
-def _add(sign: int) -> Callable[[Call], Transpose | None]:
-    def make(call: Call) -> Transpose | None:
-        (x, y, *_), kwargs = call.arguments
+def add(sign: int) -> Callable[[Call], WindowTranspose | None]:
+    def make(call: Call) -> WindowTranspose | None:
+        x, y = call["self"], call["other"]
         shape = torch.broadcast_shapes(
             *(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor)))
         )
         if any(v.shape != shape for v in call.inputs):
             return None
         factors = [1] if isinstance(x, Interval) else []
-        return _pass(
-            *factors, *([sign * kwargs.get("alpha", 1)] if isinstance(y, Interval) else [])
-        )
+        if isinstance(y, Interval):
+            factors.append(sign * call["alpha"])
+        return _pass(*factors)
 
     return make
 
 
-def _multiply(call: Call) -> Transpose | None:
-    (x, y), _ = call.arguments
+def multiply(call: Call) -> WindowTranspose | None:
+    x, y = call["self"], call["other"]
     constant = y if isinstance(x, Interval) else x
     if not isinstance(constant, Tensor):
         return _pass(constant)
@@ -66,10 +64,14 @@ def _multiply(call: Call) -> Transpose | None:
     return lambda rows: [rows.scaled(constant)]
 
 
+def negate(call: Call) -> WindowTranspose | None:
+    return _pass(-1)
+
+
 # -- shapes ----------------------------------------------------------------------------------------
 
 
-def _reshape(call: Call) -> Transpose | None:
+def reshape(call: Call) -> WindowTranspose | None:
     (x,) = call.inputs
     return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.shape.numel() else None
 
@@ -153,41 +155,38 @@ def _permuted(rows: Window, order: Sequence[int]) -> Window:
     )
 
 
-def _permute(call: Call) -> Transpose | None:
-    (x, order), _ = call.arguments
-    dims = len(x.shape)
-    order = [d % dims for d in order]
+def permute(call: Call) -> WindowTranspose | None:
+    dims = len(call["self"].shape)
+    order = [d % dims for d in call["dims"]]
     inverse = [order.index(d) for d in range(dims)]
     return (lambda rows: [_permuted(rows, [d - 1 for d in inverse[1:]])]) if order[0] == 0 else None
 
 
-def _swap(call: Call) -> Transpose | None:
-    (x, first, second), _ = call.arguments
-    order = list(range(len(x.shape)))
-    first, second = first % len(order), second % len(order)
+def swap(call: Call) -> WindowTranspose | None:
+    order = list(range(len(call["self"].shape)))
+    first, second = call["dim0"] % len(order), call["dim1"] % len(order)
     order[first], order[second] = second, first
     return (lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]) if order[0] == 0 else None
 
 
-def _reduce(call: Call) -> Transpose | None:
+def total(mean: bool) -> Callable[[Call], WindowTranspose | None]:
     """sum and mean: every element that is summed over gets the coefficient of the sum."""
-    (x, *rest), kwargs = call.arguments
-    dims = rest[0] if rest else kwargs.get("dim")
-    keep = bool(rest[1] if len(rest) > 1 else kwargs.get("keepdim", False))
-    if dims is None or dims == [] or kwargs.get("dtype") not in (None, x.dtype):
+    return lambda call: _total(call, mean)
+
+
+def _total(call: Call, mean: bool) -> WindowTranspose | None:
+    x, keep = call["self"], call.get("keepdim", False)
+    if call["dtype"] not in (None, x.dtype):
         return None
-    dims = sorted(d % len(x.shape) - 1 for d in ([dims] if isinstance(dims, int) else dims))
-    if -1 in dims:
+    dims = [d - 1 for d in dimensions(call.get("dim"), len(x.shape))]
+    if -1 in dims:  # the samples too
         return None
     shape = tuple(x.shape[1:])
-    count = (
-        math.prod(shape[d] for d in dims)
-        if getattr(call.node.op, "overloadpacket", None) is aten.mean
-        else 1
-    )
+    count = math.prod(shape[d] for d in dims) if mean else 1
 
     def transpose(rows: Window) -> list[Window]:
-        values, sizes, runs = rows.values, list(rows.places.sizes), list(rows.places.runs)
+        values = rows.values
+        sizes, runs = list(rows.places.sizes), list(rows.places.runs)
         for d in dims:
             if keep:
                 sizes[d], runs[d] = shape[d], None
@@ -204,8 +203,8 @@ def _reduce(call: Call) -> Transpose | None:
 # -- matrices and convolutions ---------------------------------------------------------------------
 
 
-def _linear(call: Call) -> Transpose | None:
-    (x, weight, *_), _ = call.arguments
+def linear(call: Call) -> WindowTranspose | None:
+    x, weight = call["input"], call["weight"]
     if (
         not isinstance(x, Interval)
         or isinstance(weight, Interval)
@@ -235,18 +234,27 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     )
 
 
-def _matmul(call: Call) -> Transpose | None:
+def matmul(call: Call) -> WindowTranspose | None:
     """A perturbed value times a constant matrix."""
-    (x, y), _ = call.arguments
+    x, y = call["self"], call["other"]
     if not isinstance(x, Interval) or isinstance(y, Interval) or y.dim() != 2 or len(x.shape) < 2:
         return None
     return lambda rows: [_times(rows, y.T, tuple(x.shape[1:]))]
 
 
-def _convolution(setting: Convolution | None) -> Transpose | None:
+def convolution(dims: int) -> Callable[[Call], WindowTranspose | None]:
+    return lambda call: _convolution(Convolution.of(call, dims))
+
+
+def average(dims: int) -> Callable[[Call], WindowTranspose | None]:
+    return lambda call: _average(call, dims)
+
+
+def _convolution(setting: Convolution | None) -> WindowTranspose | None:
     if setting is None:
         return None
-    weight, shape, dims = setting.weight, tuple(setting.shape), len(setting.stride)
+    weight, dims = setting.weight, len(setting.stride)
+    shape = tuple(setting.shape)
 
     def transpose(rows: Window) -> list[Window]:
         p, groups = rows.places, setting.groups
@@ -282,48 +290,38 @@ def _convolution(setting: Convolution | None) -> Transpose | None:
     return transpose
 
 
-def _average(call: Call, dims: int) -> Transpose | None:
+def _average(call: Call, dims: int) -> WindowTranspose | None:
     """Average pooling that divides by the same number everywhere: a convolution of each channel
     with equal weights."""
-    (x, kernel, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {
-        **dict(
-            zip(
-                ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"),
-                rest,
-                strict=False,
-            )
-        ),
-        **kwargs,
-    }
-    sizes, padding = each(kernel, dims), each(given.get("padding", 0), dims)
+    x = call["self"]
+    sizes, padding = each(call["kernel_size"], dims), each(call["padding"], dims)
     uneven = (
-        given.get("ceil_mode")
-        or (any(padding) and not given.get("count_include_pad", True))
-        or given.get("divisor_override")
+        call["ceil_mode"]
+        or (any(padding) and not call["count_include_pad"])
+        or call.get("divisor_override")
     )
     if uneven or len(x.shape) != dims + 2:
         return None
     weight = torch.full(
         (x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.device
     )
-    stride = each(given.get("stride") or kernel, dims)
+    stride = each(call["stride"] or sizes, dims)
     return _convolution(Convolution(weight, stride, padding, [1] * dims, x.shape[1], x.shape[1:]))
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _concatenate(call: Call) -> Transpose | None:
+def concatenate(call: Call) -> WindowTranspose | None:
     """Every argument gets the part of the rows along ``dim`` that it made."""
-    (values, *rest), kwargs = call.arguments
-    dims = len(call.inputs[0].shape)
-    dim = (rest[0] if rest else kwargs.get("dim", 0)) % dims - 1
+    values, dims = call["tensors"], len(call.inputs[0].shape)
+    dim = call["dim"] % dims - 1
     if dim < 0 or any(len(value.shape) != dims for value in values):
         return None
 
     def transpose(rows: Window) -> list[Window]:
-        rows, found, begin = rows.covering([dim]), [], 0
+        rows = rows.covering([dim])
+        found, begin = [], 0
         for value in values:
             size = value.shape[dim + 1]
             if isinstance(value, Interval):
@@ -337,25 +335,19 @@ def _concatenate(call: Call) -> Transpose | None:
     return transpose
 
 
-def _slice(call: Call) -> Transpose | None:
-    (x, *rest), kwargs = call.arguments
-    given: dict[str, Any] = {
-        **dict(zip(("dim", "start", "end", "step"), rest, strict=False)),
-        **kwargs,
-    }
-    dim = given.get("dim", 0) % len(x.shape) - 1
+def slice_(call: Call) -> WindowTranspose | None:
+    x = call["self"]
+    dim = call["dim"] % len(x.shape) - 1
     whole = x.shape[dim + 1]
-    begin, end, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(
-        whole
-    )
+    begin, end, step = slice(call["start"], call["end"], call["step"]).indices(whole)
     if dim < 0:  # all samples, or a part of them
         return _pass(1) if (begin, end, step) == (0, whole, 1) else None
     return (lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]) if step == 1 else None
 
 
-def _select(call: Call) -> Transpose | None:
-    (x, dim, index), _ = call.arguments
-    dim = dim % len(x.shape) - 1
+def select(call: Call) -> WindowTranspose | None:
+    x, index = call["self"], call["index"]
+    dim = call["dim"] % len(x.shape) - 1
     shape = tuple(x.shape[1:])
 
     def transpose(rows: Window) -> list[Window]:
@@ -393,31 +385,3 @@ def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Windo
 
 def _with(old: tuple[Any, ...], place: int, new: Any) -> tuple[Any, ...]:
     return (*old[:place], new, *old[place + 1 :])
-
-
-WINDOWS: dict[Any, Callable[[Call], Transpose | None]] = {
-    aten.linear: _linear,
-    aten.matmul: _matmul,
-    aten.conv1d: lambda call: _convolution(convolution_of(call, 1)),
-    aten.conv2d: lambda call: _convolution(convolution_of(call, 2)),
-    aten.conv3d: lambda call: _convolution(convolution_of(call, 3)),
-    aten.avg_pool1d: lambda call: _average(call, 1),
-    aten.avg_pool2d: lambda call: _average(call, 2),
-    aten.avg_pool3d: lambda call: _average(call, 3),
-    aten.cat: _concatenate,
-    aten.slice: _slice,
-    aten.select: _select,
-    aten.reshape: _reshape,
-    aten.flatten: _reshape,
-    aten.unflatten: _reshape,
-    aten.squeeze: _reshape,
-    aten.unsqueeze: _reshape,
-    aten.permute: _permute,
-    aten.transpose: _swap,
-    aten.add: _add(1),
-    aten.sub: _add(-1),
-    aten.mul: _multiply,
-    aten.neg: lambda call: _pass(-1),
-    aten.sum: _reduce,
-    aten.mean: _reduce,
-}
