@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, check_sound, members, slack, steps
+from tests.helpers.contract import METHODS, assert_inside, check_sound, members, slack, steps
 from tests.networks import NETWORKS, one_thread
 
 SLOW = frozenset(

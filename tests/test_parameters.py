@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, members, slack, steps
+from tests.helpers.contract import METHODS, assert_inside, members, slack, steps
 from tests.networks import NETWORKS, one_thread, stir
 
 

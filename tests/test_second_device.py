@@ -33,9 +33,9 @@ from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface
 from boundlab.training.words import evaluate_words
 from tests import second_device
+from tests.commands.test_training import files  # noqa: F401, a fixture
 from tests.networks import NETWORKS
 from tests.second_device import DEVICE, HOST, Refused
-from tests.test_train_command import files  # noqa: F401, a fixture
 
 QUICK = ("mlp", "cnn", "lstm", "encoder-pre-gelu", "choices", "attention-causal")
 HOST_ONLY = ("lstm-last-state",)

@@ -348,7 +348,7 @@ import sys, torch
 from dataclasses import replace
 from pathlib import Path
 torch.set_num_threads(1)
-from tests.test_training import PLAIN, images
+from tests.training.test_trainer import PLAIN, images
 from boundlab.training.processes import Processes
 from boundlab.training.trainer import Trainer
 from boundlab.training.objective import Weights
@@ -372,7 +372,7 @@ processes.leave()
 
 
 def run_with(count: int, epochs: int, output: Path) -> str:
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     script = output.parent / "worker.py"
     script.write_text(WORKER)
     call = [

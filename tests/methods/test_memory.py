@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.methods import backward, memory, refine
 from boundlab.relaxations.interval import Interval
-from tests.contract import slack
+from tests.helpers.contract import slack
 
 
 def convolutions() -> nn.Sequential:

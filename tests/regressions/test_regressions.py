@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.rules.registry import unregister
-from tests.contract import METHODS, assert_inside, check_sound, steps
+from tests.helpers.contract import METHODS, assert_inside, check_sound, steps
 
 DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
 

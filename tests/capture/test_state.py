@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.graph.graph import op_name
-from tests.contract import METHODS, assert_close, check_point, check_sound, steps
+from tests.helpers.contract import METHODS, assert_close, check_point, check_sound, steps
 from tests.networks import NETWORKS, one_thread, perceptron, stir
 
 

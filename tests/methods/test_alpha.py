@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from tests.contract import assert_inside, check_sound, members
+from tests.helpers.contract import assert_inside, check_sound, members
 from tests.networks import NETWORKS
 
 

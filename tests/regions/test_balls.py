@@ -13,7 +13,7 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.relaxations.interval import Interval
-from tests.contract import steps
+from tests.helpers.contract import steps
 
 D = torch.float64
 numbers = st.floats(-3, 3, allow_nan=False, width=32)

@@ -12,7 +12,7 @@ import torch
 
 from boundlab.cli import main
 from boundlab.training.trainer import CHECKPOINT, METRICS, RECIPE
-from tests.test_training import images
+from tests.training.test_trainer import images
 
 FLAGS = [
     "--epochs",

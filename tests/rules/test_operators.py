@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 import boundlab as bl
 from boundlab.graph.graph import Ref
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
-from tests.contract import METHODS, assert_inside, check_sound, slack, steps
+from tests.helpers.contract import METHODS, assert_inside, check_sound, slack, steps
 from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, Case
 
 DTYPES = (torch.float32, torch.float64)

@@ -26,8 +26,8 @@ from boundlab.relaxations.relaxation import AffineMap, Lines, Planes
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface
-from tests.test_train_command import files as files
-from tests.test_training import images
+from tests.commands.test_training import files as files
+from tests.training.test_trainer import images
 
 BACKWARD = ("crown-ibp", "crown", "forward+backward")
 

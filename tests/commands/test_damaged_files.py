@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from boundlab.cli import main
-from tests.test_train_command import FLAGS, write_mnist
-from tests.test_words import write_treebank
+from tests.commands.test_training import FLAGS, write_mnist
+from tests.regions.test_words import write_treebank
 
 IMAGE_TRAINING = ["train", "mnist-0.1-ibp", *FLAGS, "--epochs", "1"]
 WORD_TRAINING = ["train", "sst-transformer", "--epochs", "1", "--batch", "8", "--phrases", "0"]

@@ -23,7 +23,7 @@ from boundlab.training.processes import Processes
 from boundlab.training.recipes import RECIPES
 from boundlab.training.tasks import WordsTask
 from boundlab.training.words import attacked, evaluate_words, trimmed
-from tests.test_train_command import run
+from tests.commands.test_training import run
 
 
 def draw(

@@ -19,7 +19,7 @@ from boundlab.methods import backward, refine
 from boundlab.rules.bilinear import Bilinear
 from boundlab.rules.transposes import Convolution
 from boundlab.rules.windows import _groups, _reshaped
-from tests.contract import slack
+from tests.helpers.contract import slack
 from tests.networks import NETWORKS
 
 # -- the algebra -----------------------------------------------------------------------------------
