@@ -4,8 +4,7 @@ influence each other."""
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
+from tests.helpers.captures import bounds_of, boxes, captured
 from tests.helpers.contract import METHODS, assert_inside, check_sound, members, slack, steps
-from tests.networks import NETWORKS, one_thread
+from tests.networks import NETWORKS
 
 SLOW = frozenset(
     (
@@ -32,36 +32,12 @@ SLOW = frozenset(
 """Variants of networks that the ordinary run has in another form."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
 def named(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
 
 
-@functools.cache
-def captured(name: str) -> tuple[nn.Module, bl.Net]:
-    """The network and its graph, captured from a batch of 2."""
-    case = NETWORKS[name]
-    model = case.model()
-    return model, bl.capture(model, *case.inputs(2))
-
-
 def tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def bounds_of(value: Any) -> list[bl.Bounds]:
-    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, bl.Bounds))
-    return [leaf for leaf in leaves if isinstance(leaf, bl.Bounds)]
-
-
-def boxes(name: str, batch: int, scale: float = 1.0) -> tuple[bl.Linf, ...]:
-    case = NETWORKS[name]
-    return tuple(bl.Linf(x, scale * case.eps) for x in case.inputs(batch, seed=5))
 
 
 def single(regions: tuple[bl.Linf, ...], i: int) -> tuple[bl.Linf, ...]:

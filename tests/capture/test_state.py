@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,21 +13,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.graph.graph import op_name
 from tests.helpers.contract import METHODS, assert_close, check_point, check_sound, steps
-from tests.networks import NETWORKS, one_thread, perceptron, stir
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> Iterator[None]:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
+from tests.networks import NETWORKS, perceptron, stir
 
 # -- state -----------------------------------------------------------------------------------------
 

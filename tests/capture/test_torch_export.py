@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,21 +13,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from tests.helpers.contract import METHODS, assert_close, check_point, check_sound, steps
-from tests.networks import NETWORKS, one_thread, perceptron
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> Iterator[None]:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
+from tests.networks import NETWORKS, perceptron
 
 # -- batches ---------------------------------------------------------------------------------------
 
@@ -335,6 +321,7 @@ def test_wrong_inputs_are_refused() -> None:
 
 # -- what mixes samples ----------------------------------------------------------------------------
 
+
 MIXING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "mean": (lambda x: x.mean(0), "mean"),
     "centred": (lambda x: x - x.mean(0), "mean"),
@@ -372,7 +359,7 @@ def test_the_refusal_names_the_line_of_the_user() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x - x.mean(0)  # the line
 
-    with pytest.raises(bl.MixedSamples, match=r"test_capture\.py:\d+: return x - x\.mean\(0\)"):
+    with pytest.raises(bl.MixedSamples, match=r"test_torch_export\.py:\d+: return x - x\.mean\(0\)"):
         bl.capture(Mixing(), torch.rand(4, 3))
 
 

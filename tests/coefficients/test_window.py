@@ -56,7 +56,7 @@ def windows(draw: st.DrawFn) -> Window:
     return Window(values, Placement(shape, tuple(sizes), tuple(runs)), clean=False)
 
 
-def by_hand(window: Window) -> Tensor:
+def dense_by_hand(window: Window) -> Tensor:
     """The dense rows, element by element."""
     places = window.places
     dense = torch.zeros(*window.values.shape[:2], *places.shape, dtype=window.values.dtype)
@@ -85,14 +85,14 @@ def test_dense_in_parts(window: Window, rows: int) -> None:
         patch.setattr(
             "boundlab.coefficients.window.INDICES", rows * window.values.shape[1] * canvas
         )
-        torch.testing.assert_close(window.dense(), by_hand(window), rtol=0, atol=0)
+        torch.testing.assert_close(window.dense(), dense_by_hand(window), rtol=0, atol=0)
 
 
 @settings(deadline=None)
 @given(windows())
 def test_dense_is_the_window_in_its_place(window: Window) -> None:
-    assert torch.equal(window.dense(), by_hand(window))
-    assert torch.equal(window.zero_padded().dense(), by_hand(window))
+    assert torch.equal(window.dense(), dense_by_hand(window))
+    assert torch.equal(window.zero_padded().dense(), dense_by_hand(window))
 
 
 @settings(deadline=None)
@@ -102,7 +102,7 @@ def test_products_with_constants(window: Window, seed: int) -> None:
     constant = torch.randn(
         window.values.shape[1], *window.places.shape, generator=generator, dtype=torch.float64
     )
-    dense = by_hand(window)
+    dense = dense_by_hand(window)
     torch.testing.assert_close(window.dot(constant), (dense * constant).flatten(2).sum(2))
     torch.testing.assert_close(window.scaled(constant).dense(), dense * constant)
     same = constant[:1, ..., :1]
@@ -127,12 +127,16 @@ def test_sums(window: Window, grow: int, shift: int, seed: int) -> None:
         Placement(p.shape, sizes, runs),
         clean=False,
     )
-    torch.testing.assert_close((window + other).dense(), by_hand(window) + by_hand(other))
+    torch.testing.assert_close(
+        (window + other).dense(), dense_by_hand(window) + dense_by_hand(other)
+    )
     chosen = torch.randint(
         0, max(1, torch.Size(p.shape).numel()), window.values.shape[:2], generator=generator
     )
     units = Window.units(torch.ones(chosen.shape, dtype=torch.float64), chosen, p.shape)
-    torch.testing.assert_close((units + window).dense(), by_hand(window) + by_hand(units))
+    torch.testing.assert_close(
+        (units + window).dense(), dense_by_hand(window) + dense_by_hand(units)
+    )
 
 
 @settings(deadline=None)
@@ -144,7 +148,7 @@ def test_some_rows(window: Window, seed: int) -> None:
         (2, window.values.shape[1]),
         generator=torch.Generator().manual_seed(seed),
     )
-    dense = by_hand(window)
+    dense = dense_by_hand(window)
     expected = torch.stack(
         [torch.stack([dense[kept[r, b], b] for b in range(dense.shape[1])]) for r in range(2)]
     )
@@ -167,7 +171,7 @@ def test_reshapes(window: Window, data: st.DataObject) -> None:
     ):
         assert torch.equal(
             _reshaped(window.zero_padded(), shape).dense(),
-            by_hand(window).reshape(*window.values.shape[:2], *shape),
+            dense_by_hand(window).reshape(*window.values.shape[:2], *shape),
         )
 
 

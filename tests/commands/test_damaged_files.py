@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from boundlab.cli import main
-from tests.commands.test_training import FLAGS, write_mnist
-from tests.regions.test_words import write_treebank
+from tests.helpers.commands import FLAGS
+from tests.helpers.data import write_mnist, write_treebank
 
 IMAGE_TRAINING = ["train", "mnist-0.1-ibp", *FLAGS, "--epochs", "1"]
 WORD_TRAINING = ["train", "sst-transformer", "--epochs", "1", "--batch", "8", "--phrases", "0"]

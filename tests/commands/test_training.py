@@ -2,58 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import struct
 from pathlib import Path
 
 import pytest
-import torch
 
 from boundlab.cli import main
 from boundlab.training.trainer import CHECKPOINT, METRICS, RECIPE
-from tests.training.test_trainer import images
-
-FLAGS = [
-    "--epochs",
-    "2",
-    "--batch",
-    "32",
-    "--start",
-    "0.5",
-    "--length",
-    "1",
-    "--milestones",
-    "1",
-    "--eps",
-    "5/255",
-    "--seed",
-    "3",
-]
-
-
-def write_mnist(folder: Path) -> Path:
-    """A tiny set in the form of MNIST's files."""
-    data = images(96, 28)
-    folder.mkdir()
-    for part in ("train", "t10k"):
-        pixels, labels = data.images.numpy(), data.labels.to(torch.uint8).numpy()
-        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(
-            gzip.compress(struct.pack(">IIII", 2051, len(data), 28, 28) + pixels.tobytes())
-        )
-        (folder / f"{part}-labels-idx1-ubyte").write_bytes(
-            struct.pack(">II", 2049, len(data)) + labels.tobytes()
-        )
-    return folder
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    return write_mnist(tmp_path / "files")
-
-
-def run(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
+from tests.helpers.commands import FLAGS, run
 
 
 def test_train_and_evaluate(

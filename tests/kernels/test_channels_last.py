@@ -17,7 +17,7 @@ METHODS = ["ibp", "forward", "crown-ibp", "crown", "forward+backward", "alpha-cr
 
 
 class Branches(nn.Module):
-    """A network with all that joins and parts channels: concatenation, a sum, pooling, groups, a
+    """A branches with all that joins and parts channels: concatenation, a sum, pooling, groups, a
     shift per channel."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Branches(nn.Module):
 
 
 @pytest.fixture
-def network() -> tuple[Branches, Tensor, Tensor]:
+def branches() -> tuple[Branches, Tensor, Tensor]:
     torch.manual_seed(0)
     model = Branches().double()
     for norm in (model.norm, model.late):
@@ -46,8 +46,8 @@ def network() -> tuple[Branches, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_bounds(network: tuple[Branches, Tensor, Tensor], method: str) -> None:
-    model, x, _ = network
+def test_bounds(branches: tuple[Branches, Tensor, Tensor], method: str) -> None:
+    model, x, _ = branches
     net = bl.capture(model.eval(), x)
     alpha = bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None
     with torch.no_grad():
@@ -62,9 +62,11 @@ def test_bounds(network: tuple[Branches, Tensor, Tensor], method: str) -> None:
 
 @pytest.mark.parametrize("how", [{"beta": 0.0}, {"beta": 0.5}, {"beta": 0.5, "fused": False}])
 def test_losses_and_gradients(
-    network: tuple[Branches, Tensor, Tensor], how: dict[str, float], monkeypatch: pytest.MonkeyPatch
+    branches: tuple[Branches, Tensor, Tensor],
+    how: dict[str, float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, x, labels = network
+    model, x, labels = branches
     net = bl.capture(model.train(), x)
     monkeypatch.setitem(fused.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
 
@@ -110,11 +112,11 @@ class Orders(TorchDispatchMode):
 
 
 def test_steps_between_convolutions_keep_the_order(
-    network: tuple[Branches, Tensor, Tensor],
+    branches: tuple[Branches, Tensor, Tensor],
 ) -> None:
     """No pass over coefficients or intervals works on two orders at once; the only copies are those
     around pooling and flattening."""
-    model, x, labels = network
+    model, x, labels = branches
     net = bl.capture(model.train(), x)
     x = x.contiguous(memory_format=torch.channels_last)
     with Orders() as seen:

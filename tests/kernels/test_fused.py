@@ -23,10 +23,7 @@ from boundlab.methods.folding import fold
 from boundlab.methods.plan import Plan
 from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.rules.registry import CUTS
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.helpers.tensors import draw
 
 
 def test_balls_and_their_ends() -> None:
@@ -40,7 +37,7 @@ def test_balls_and_their_ends() -> None:
     torch.testing.assert_close(again[1], upper)
 
 
-def by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def relu_by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Case by case, with autograd's gradients."""
     unstable = (lower < 0) & (upper > 0)
     slope = torch.where(
@@ -67,9 +64,9 @@ def test_rows_through_a_relu(
     found, expected = ([tensor.clone().requires_grad_() for tensor in inputs] for _ in range(2))
     ours = rectified(*found, ball=ball)
     theirs = (
-        by_hand(expected[0], expected[1] - expected[2], expected[1] + expected[2])
+        relu_by_hand(expected[0], expected[1] - expected[2], expected[1] + expected[2])
         if ball
-        else by_hand(*expected)
+        else relu_by_hand(*expected)
     )
     torch.testing.assert_close(ours, theirs)
     weights = [draw(count, 2, 5, seed=seed + k) for k in (3, 4)]
@@ -306,6 +303,7 @@ def test_large_factors_are_multiplied_at_once() -> None:
 
 
 # -- folding ---------------------------------------------------------------------------------------
+
 
 FOLDED = {
     "conv": (

@@ -13,7 +13,7 @@ import boundlab as bl
 from boundlab.losses.clean_pass import CleanPass
 
 
-def network(
+def small_cnn(
     classes: int = 5, norm: bool = True, scale: float = 1.0, seed: int = 0
 ) -> nn.Sequential:
     torch.manual_seed(seed)
@@ -65,7 +65,7 @@ def strongest(net: nn.Module, x: Tensor, y: Tensor, eps: float, steps: int = 30)
 def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
     """max loss <= fused <= the loss of the interval bounds that the chords of exp were taken
     over."""
-    model = network(classes, scale=scale, seed=seed).eval()
+    model = small_cnn(classes, scale=scale, seed=seed).eval()
     x, y = batch(seed, classes)
     net, region = bl.capture(model, x), bl.Linf(x, eps)
     attacked = strongest(model, x, y, eps)
@@ -84,7 +84,7 @@ def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
     "method", ["ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"]
 )
 def test_every_method_is_an_upper_bound(method: str, fused: bool) -> None:
-    model = network().eval()
+    model = small_cnn().eval()
     x, y = batch(3, 5)
     found = bl.robust_cross_entropy(
         bl.capture(model, x), bl.Linf(x, 0.1), y, method=method, fused=fused
@@ -94,7 +94,7 @@ def test_every_method_is_an_upper_bound(method: str, fused: bool) -> None:
 
 
 def test_with_radius_0_it_is_the_loss() -> None:
-    model = network()
+    model = small_cnn()
     x, y = batch(1, 5)
     net = bl.capture(model.train(), x)
     expected = F.cross_entropy(model(x), y, reduction="none")
@@ -108,7 +108,7 @@ def test_with_radius_0_it_is_the_loss() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-6, 1e3, 1e6])
 def test_no_scale_of_the_outputs_overflows(scale: float, dtype: torch.dtype) -> None:
-    model = network(scale=scale).eval().to(dtype)
+    model = small_cnn(scale=scale).eval().to(dtype)
     x, y = batch(2, 5)
     x = x.to(dtype)
     net = bl.capture(model, x)
@@ -121,14 +121,14 @@ def test_no_scale_of_the_outputs_overflows(scale: float, dtype: torch.dtype) -> 
 
 def test_a_mean_of_both_bounds_lies_between_them() -> None:
     x, y = batch(5, 5)
-    net = bl.capture(network().eval(), x)
+    net = bl.capture(small_cnn().eval(), x)
     ends = [bl.robust_cross_entropy(net, bl.Linf(x, 0.1), y, beta=beta) for beta in (1.0, 0.5, 0.0)]
     assert (ends[0] <= ends[1] + 1e-12).all() and (ends[1] <= ends[2] + 1e-12).all()
     torch.testing.assert_close(ends[1].exp(), (ends[0].exp() + ends[2].exp()) / 2)
 
 
 def test_gradients() -> None:
-    model = network().train()
+    model = small_cnn().train()
     x, y = batch(6, 5)
     net = bl.capture(model, x)
     weight = model[0].weight
@@ -153,7 +153,7 @@ def test_gradients() -> None:
 
 
 def test_labels_change_without_capturing_again() -> None:
-    model = network().eval()
+    model = small_cnn().eval()
     x, _ = batch(7, 5)
     net = bl.capture(model, x)
     for label in range(5):
@@ -165,7 +165,7 @@ def test_labels_change_without_capturing_again() -> None:
 
 
 def test_perturbed_weights() -> None:
-    model = network().eval()
+    model = small_cnn().eval()
     x, y = batch(8, 5)
     net, name = bl.capture(model, x), "0.weight"
     found = bl.robust_cross_entropy(net, x, y, perturb={name: bl.L2(eps=0.05)})
@@ -183,7 +183,7 @@ def test_perturbed_weights() -> None:
 def test_the_clean_pass_is_shared() -> None:
     """The same loss and gradients with and without it, and running statistics that move once a
     step."""
-    model = network().train()
+    model = small_cnn().train()
     x, y = batch(9, 5)
     net = bl.capture(model, x)
     before = model[1].num_batches_tracked.clone()
@@ -232,7 +232,7 @@ def test_statistics_of_an_unclear_place_are_computed_again() -> None:
 
 def test_wrong_arguments() -> None:
     x, y = batch(0, 5)
-    net = bl.capture(network().eval(), x)
+    net = bl.capture(small_cnn().eval(), x)
     region = bl.Linf(x, 0.1)
     for call, text in (
         (lambda: bl.robust_cross_entropy(net, region, y, beta=1.5), "beta"),

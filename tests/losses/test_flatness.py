@@ -26,8 +26,7 @@ from boundlab.relaxations.relaxation import AffineMap, Lines, Planes
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface
-from tests.commands.test_training import files as files
-from tests.training.test_trainer import images
+from tests.helpers.data import images
 
 BACKWARD = ("crown-ibp", "crown", "forward+backward")
 

@@ -15,7 +15,7 @@ from tests.helpers.contract import assert_inside, check_sound, members
 from tests.networks import NETWORKS
 
 
-def network(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+def relu_network(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)
@@ -24,7 +24,7 @@ def network(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
 
 @pytest.fixture
 def asked() -> tuple[nn.Module, bl.Net, bl.Linf, Tensor]:
-    model = network()
+    model = relu_network()
     x = torch.rand(3, 5, generator=torch.Generator().manual_seed(1))
     return model, bl.capture(model, x), bl.Linf(x, 0.3), torch.tensor([0, 1, 2])
 
@@ -125,7 +125,7 @@ def test_a_specification_is_asked_in_one_piece_or_many() -> None:
     """In double precision: a gradient that is nearly zero takes its sign from rounding errors."""
     x = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     net, spec = (
-        bl.capture(network(dtype=torch.float64), x),
+        bl.capture(relu_network(dtype=torch.float64), x),
         torch.randn(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)),
     )
     ask = lambda memory: net.bounds(bl.Linf(x, 0.3), spec=spec, method="alpha-crown", memory=memory)

@@ -23,10 +23,11 @@ from boundlab.training.processes import Processes
 from boundlab.training.recipes import RECIPES
 from boundlab.training.tasks import WordsTask
 from boundlab.training.words import attacked, evaluate_words, trimmed
-from tests.commands.test_training import run
+from tests.helpers.commands import run
+from tests.helpers.data import write_treebank
 
 
-def draw(
+def draw_words(
     seed: int, samples: int = 2, positions: int = 4, choices: int = 3, dim: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
@@ -35,7 +36,7 @@ def draw(
     return x, others, torch.rand(samples, positions, choices, generator=generator) < 0.7
 
 
-def members(region: bl.Words, sample: int) -> list[Tensor]:
+def sentences_of(region: bl.Words, sample: int) -> list[Tensor]:
     """All sentences of one sample's set."""
     _, positions, choices = region.substitutes.shape[:3]
     allowed = (
@@ -73,7 +74,7 @@ def members(region: bl.Words, sample: int) -> list[Tensor]:
 def test_minimum_and_hull_are_those_of_all_sentences(
     seed: int, budget: int | str | None, eps: float, every: bool
 ) -> None:
-    x, others, allowed = draw(seed)
+    x, others, allowed = draw_words(seed)
     limit = torch.tensor([1, 3]) if budget == "each" else budget
     region = bl.Words(x, others, None if every else allowed, limit, eps)  # type: ignore[arg-type]
     rows = torch.randn(
@@ -81,7 +82,7 @@ def test_minimum_and_hull_are_those_of_all_sentences(
     )
     found, hull = region.minimum(rows), region.hull()
     for sample in range(2):
-        sentences = torch.stack(members(region, sample))
+        sentences = torch.stack(sentences_of(region, sample))
         expected = torch.einsum("rld,mld->rm", rows[:, sample], sentences).amin(1)
         torch.testing.assert_close(found[:, sample], expected)
         torch.testing.assert_close(hull.lower[sample], sentences.amin(0))
@@ -89,7 +90,9 @@ def test_minimum_and_hull_are_those_of_all_sentences(
     for k in range(4):
         point = region.sample(torch.Generator().manual_seed(k))
         for sample in range(2):
-            distances = (torch.stack(members(region, sample)) - point[sample]).abs().amax((1, 2))
+            distances = (
+                (torch.stack(sentences_of(region, sample)) - point[sample]).abs().amax((1, 2))
+            )
             assert float(distances.min()) < 1e-12
 
 
@@ -103,7 +106,7 @@ def test_minimum_and_hull_are_those_of_all_sentences(
 def test_windows_of_words_as_dense_rows(
     seed: int, budget: int | str | None, size: int, narrow: bool
 ) -> None:
-    x, others, allowed = draw(seed, positions=4, dim=3)
+    x, others, allowed = draw_words(seed, positions=4, dim=3)
     generator = torch.Generator().manual_seed(seed)
     region = bl.Words(x, others, allowed, torch.tensor([1, 3]) if budget == "each" else budget, 0.8)  # type: ignore[arg-type]
     # windows may stick out on both sides
@@ -119,7 +122,7 @@ def test_windows_of_words_as_dense_rows(
 
 
 def test_gradients_reach_words_substitutes_and_coefficients() -> None:
-    x, others, allowed = draw(3)
+    x, others, allowed = draw_words(3)
     rows = torch.randn(2, 2, 4, 2, dtype=torch.float64)
     function = lambda x, others, rows: bl.Words(x, others, allowed, 2, 0.7).minimum(rows)
     assert torch.autograd.gradcheck(function, tuple(t.requires_grad_() for t in (x, others, rows)))
@@ -131,7 +134,7 @@ def test_gradients_reach_words_substitutes_and_coefficients() -> None:
 
 
 def test_budgets_are_monotone_and_sentences_can_be_taken_apart() -> None:
-    x, others, allowed = draw(5, samples=3)
+    x, others, allowed = draw_words(5, samples=3)
     rows = torch.randn(4, 3, 4, 2, dtype=torch.float64)
     least = [bl.Words(x, others, allowed, budget).minimum(rows) for budget in (0, 1, 2, 3, 4, None)]
     for more, fewer in itertools.pairwise(least):
@@ -143,7 +146,7 @@ def test_budgets_are_monotone_and_sentences_can_be_taken_apart() -> None:
 
 
 def test_nothing_to_replace() -> None:
-    x, others, _ = draw(0)
+    x, others, _ = draw_words(0)
     for region in (
         bl.Words(x, others[:, :, :0]),
         bl.Words(x, others, torch.zeros(2, 4, 3, dtype=torch.bool)),
@@ -166,7 +169,7 @@ def test_nothing_to_replace() -> None:
     ],
 )
 def test_what_is_wrong_is_said(change: dict[str, object]) -> None:
-    x, others, _ = draw(0)
+    x, others, _ = draw_words(0)
     with pytest.raises(bl.ArgumentError):
         bl.Words(x, others, **change)  # type: ignore[arg-type]
     with pytest.raises(bl.ArgumentError, match="positions"):
@@ -176,6 +179,7 @@ def test_what_is_wrong_is_said(change: dict[str, object]) -> None:
 
 
 # -- sentences -------------------------------------------------------------------------------------
+
 
 TREES = {
     "train": [
@@ -187,6 +191,8 @@ TREES = {
     "dev": ["(3 (3 good) (2 film))", "(2 (2 a) (2 film))"],
     "test": ["(0 (1 bad) (2 mystery))"],
 }
+
+
 NEIGHBOURS = {"good": ["bad", "great", "film"], "film": ["film", "good"], "mystery": ["film"]}
 
 
@@ -303,27 +309,6 @@ def test_words_can_be_trained(treebank: Path) -> None:
 
 
 # -- training, evaluation and the commands ---------------------------------------------------------
-
-
-def write_treebank(folder: Path) -> Path:
-    """A tiny set of our own: praise and blame, with synonyms."""
-    good, bad = ["fine", "great", "lovely", "superb"], ["poor", "awful", "dull", "weak"]
-    lines = []
-    for k in range(48):
-        kind, label, leaf = (good, 4, 3) if k % 2 else (bad, 0, 1)
-        first, second = kind[k % 4], kind[(k // 4) % 4]
-        lines.append(
-            f"({label} ({leaf} {first}) ({label} (2 and) ({label} ({leaf} {second}) (2 film))))"
-        )
-    for split in ("train", "dev", "test"):
-        (folder / f"trees_{split}.txt").write_text(
-            "\n".join(lines if split == "train" else lines[:12])
-        )
-    synonyms = {
-        word: [other for other in kind if other != word] for kind in (good, bad) for word in kind
-    }
-    (folder / "counterfitted_neighbors.json").write_text(json.dumps(synonyms))
-    return folder
 
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp"])
@@ -528,7 +513,7 @@ def test_affine_functions_of_words_are_bounded_exactly(way: str, budget: int | N
     """By interval arithmetic alone, against every member."""
     torch.manual_seed(1)
     model = Parts(way)
-    x, others, allowed = draw(3, positions=4)
+    x, others, allowed = draw_words(3, positions=4)
     region = bl.Words(x, others, allowed, budget, eps=0.7)
     found = bl.capture(model, x).bounds(region, method="ibp")
     choices = [[None, *allowed[0, p].nonzero().flatten().tolist()] for p in range(4)]
@@ -548,7 +533,7 @@ def test_affine_functions_of_words_are_bounded_exactly(way: str, budget: int | N
 
 
 def test_what_reads_several_words_is_known() -> None:
-    x, others, allowed = draw(3, positions=5)
+    x, others, allowed = draw_words(3, positions=5)
     for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
         net = bl.capture(Parts(way), x)
         analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive").analysis
@@ -566,7 +551,7 @@ class Chosen(nn.Module):
 
 
 def test_what_reads_one_word_may_read_two_with_another_mask() -> None:
-    x, others, allowed = draw(5, positions=3)
+    x, others, allowed = draw_words(5, positions=3)
     region, one = bl.Words(x, others, allowed, 3), torch.tensor([[True, False, False]] * 2)
     net = bl.capture(Chosen(), x, one)
     for mask in (one, torch.ones_like(one), one):

@@ -15,12 +15,9 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.rules.registry import unregister
 from tests.helpers.contract import METHODS, assert_inside, check_sound, steps
+from tests.helpers.tensors import draw
 
 DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def exact_affine(
@@ -301,6 +298,8 @@ def scaled(x: Tensor, factor: float) -> Tensor:
 
 
 grow.register_fake(lambda x: torch.empty_like(x))
+
+
 scaled.register_fake(lambda x, factor: torch.empty_like(x))
 
 

@@ -20,7 +20,7 @@ import boundlab as bl
 from boundlab.graph.graph import Ref
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from tests.helpers.contract import METHODS, assert_inside, check_sound, slack, steps
-from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, Case
+from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, OperatorCase
 
 DTYPES = (torch.float32, torch.float64)
 RADII = (1e-3, 0.3, 2.0)
@@ -59,18 +59,18 @@ class Bundle(nn.Module):
         return {name: model(x) for name, model in zip(self.names, self.models, strict=True)}
 
 
-Captured = tuple[nn.Module, bl.Net]
+ModelAndNet = tuple[nn.Module, bl.Net]
 
 
-def captured(name: str, dtype: torch.dtype) -> Captured:
-    found = _captured(GROUPS[name], dtype)[name]
+def model_and_net(name: str, dtype: torch.dtype) -> ModelAndNet:
+    found = _together(GROUPS[name], dtype)[name]
     if isinstance(found, Exception):
         raise found
     return found
 
 
 @functools.cache
-def _captured(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, Captured | Exception]:
+def _together(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, ModelAndNet | Exception]:
     """Each case and its net; if one of them cannot be captured, the halves are tried."""
     bundle = Bundle(names, dtype)
     try:
@@ -80,7 +80,7 @@ def _captured(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, Captured 
         if len(names) == 1:
             return {names[0]: error}
         middle = len(names) // 2
-        return _captured(names[:middle], dtype) | _captured(names[middle:], dtype)
+        return _together(names[:middle], dtype) | _together(names[middle:], dtype)
     return {
         name: (model, _only(net, name)) for name, model in zip(names, bundle.models, strict=True)
     }
@@ -107,7 +107,7 @@ def _only(net: bl.Net, name: str) -> bl.Net:
 # -- regions ---------------------------------------------------------------------------------------
 
 
-def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
+def centre(case: OperatorCase, dtype: torch.dtype, seed: int = 0) -> Tensor:
     """Samples near zero and away from it, in turn, inside the range of the case."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(BATCH, *case.shape, generator=generator, dtype=torch.float64)
@@ -116,23 +116,23 @@ def centre(case: Case, dtype: torch.dtype, seed: int = 0) -> Tensor:
     return torch.where(near, 0.2 * x, 1.5 * x + 2 * x.sign()).clamp(case.low, case.high).to(dtype)
 
 
-def valid_range(case: Case) -> tuple[float | None, float | None]:
+def valid_range(case: OperatorCase) -> tuple[float | None, float | None]:
     return (None if case.low == -torch.inf else case.low), (
         None if case.high == torch.inf else case.high
     )
 
 
-def radii(case: Case, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+def radii(case: OperatorCase, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """One per sample: every radius for samples near zero and away from it."""
     eps = torch.tensor(RADII, dtype=dtype)[torch.arange(BATCH) // 2 % len(RADII)]
     return scale * (eps if case.batched else eps[2])
 
 
-def region(case: Case, dtype: torch.dtype, seed: int = 0, scale: float = 1.0) -> bl.Region:
+def region(case: OperatorCase, dtype: torch.dtype, seed: int = 0, scale: float = 1.0) -> bl.Region:
     return bl.Linf(centre(case, dtype, seed), radii(case, dtype, scale), *valid_range(case))
 
 
-def ball(kind: str, case: Case, dtype: torch.dtype, seed: int = 0) -> bl.Region:
+def ball(kind: str, case: OperatorCase, dtype: torch.dtype, seed: int = 0) -> bl.Region:
     """Another set of the same size."""
     x, eps, ends = centre(case, dtype, seed), radii(case, dtype), valid_range(case)
     some = torch.arange(x.numel()).reshape(x.shape) % 3 == 0
@@ -171,7 +171,7 @@ SOME = (
 def test_operator(name: str, dtype: torch.dtype) -> None:
     """The graph computes what the model computes; all bounds hold; with radius 0 they are the
     value."""
-    model, net = captured(name, dtype)
+    model, net = model_and_net(name, dtype)
     check_graph(model, net, region(CASES[name], dtype, seed=1))
     check_sound(
         model, (region(CASES[name], dtype),), net=net, count=2, nodes=dtype == torch.float64
@@ -212,7 +212,7 @@ def check_radius_zero(model: nn.Module, net: bl.Net, x: Tensor) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SOME)
 def test_sound_in_other_sets(name: str, kind: str) -> None:
-    model, net = captured(name, torch.float64)
+    model, net = model_and_net(name, torch.float64)
     check_sound(model, (ball(kind, CASES[name], torch.float64),), net=net, count=3)
 
 
@@ -239,7 +239,7 @@ SPECIAL = (
 """Where something may happen to an elementwise function: kinks, jumps, turns."""
 
 
-def intervals(case: Case, dtype: torch.dtype, count: int, seed: int = 0) -> bl.Box:
+def intervals(case: OperatorCase, dtype: torch.dtype, count: int, seed: int = 0) -> bl.Box:
     """Intervals of every width and place inside the range of a case, some of them points, many with
     an end at a special value."""
     generator = torch.Generator().manual_seed(seed)
@@ -266,7 +266,7 @@ def test_dense_grid(name: str, dtype: torch.dtype) -> None:
 
 def attack_on_grid(name: str, dtype: torch.dtype, count: int, seed: int) -> None:
     """Intervals and lines of an elementwise function hold on a grid in hundreds of intervals."""
-    model, net = captured(name, dtype)
+    model, net = model_and_net(name, dtype)
     box = intervals(CASES[name], dtype, count, seed)
     bounds, lines = net.bounds(box, method="ibp"), net.linear_bounds(box)
     shares = torch.cat([torch.linspace(0, 1, 25), torch.tensor([1e-3, 1e-2, 0.99, 0.999])]).to(
@@ -306,7 +306,7 @@ def _each_inside(value: Tensor, lower: Tensor, upper: Tensor, x: Tensor, what: s
 @every_case
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
 def test_sound_deep(name: str, dtype: torch.dtype, scale: float) -> None:
-    model, net = captured(name, dtype)
+    model, net = model_and_net(name, dtype)
     for seed in (1, 2):
         check_sound(model, (region(CASES[name], dtype, seed, scale),), net=net, count=24)
 
@@ -315,7 +315,7 @@ def test_sound_deep(name: str, dtype: torch.dtype, scale: float) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @every_case
 def test_sound_in_other_sets_deep(name: str, kind: str) -> None:
-    model, net = captured(name, torch.float32)
+    model, net = model_and_net(name, torch.float32)
     check_sound(model, (ball(kind, CASES[name], torch.float32, seed=1),), net=net, count=16)
 
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.data import Images
 from boundlab.models import MODELS, build
 from boundlab.training.evaluation import Attack, attack, evaluate, wilson
 from boundlab.training.objective import Objective, ScheduleValues
@@ -25,6 +24,8 @@ from boundlab.training.recipes import RECIPES, recipe_named
 from boundlab.training.regularisers import balance, ibp_initialisation, preactivations, tightness
 from boundlab.training.schedules import Adaptive, Schedule
 from boundlab.training.trainer import CHECKPOINT, METRICS, Progress, Trainer
+from tests.helpers.data import images
+from tests.helpers.recipes import PLAIN, TINY
 
 # -- schedules -------------------------------------------------------------------------------------
 
@@ -205,32 +206,6 @@ def test_the_initialisation_keeps_the_width_of_bounds() -> None:
 # -- the loop --------------------------------------------------------------------------------------
 
 
-def images(count: int = 96, side: int = 8) -> Images:
-    """Three classes that differ by where they are bright."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(count) % 3
-    pixels = torch.randint(0, 120, (count, 1, side, side), generator=generator, dtype=torch.uint8)
-    for k in range(3):
-        pixels[labels == k, :, :, 2 * k : 2 * k + 3] += 120
-    return Images(pixels, labels, 3, "stripes")
-
-
-TINY = Recipe(
-    name="tiny",
-    model="small-cnn-bn",
-    epochs=3,
-    batch=32,
-    lr=2e-3,
-    milestones=(2,),
-    eps=0.05,
-    start=0.5,
-    length=1.5,
-    kappa=(0.5, 0.0),
-    flip=True,
-    crop=1,
-)
-
-
 def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     return {key: value.clone() for key, value in trainer.model.state_dict().items()}
 
@@ -343,22 +318,24 @@ def test_crops_and_flips_keep_pixels_and_depend_on_the_epoch() -> None:
 
 # -- many processes --------------------------------------------------------------------------------
 
+
 WORKER = """
 import sys, torch
 from dataclasses import replace
 from pathlib import Path
 torch.set_num_threads(1)
-from tests.training.test_trainer import PLAIN, images
+from tests.helpers.data import images
+from tests.helpers.recipes import PLAIN
 from boundlab.training.processes import Processes
 from boundlab.training.trainer import Trainer
-from boundlab.training.objective import Weights
+from boundlab.training.objective import ScheduleValues
 from boundlab.training.evaluation import Attack, evaluate
 epochs, output = int(sys.argv[1]), Path(sys.argv[2])
 processes = Processes.here()
 trainer = Trainer(replace(PLAIN, epochs=epochs), images(), output, processes)
 trainer.resume()
 share = next(trainer._batches())
-loss, _ = trainer._step(*trainer.task.batch(share, torch.Generator().manual_seed(1)), Weights(0.03, 0.5, 0.2, 0.0))
+loss, _ = trainer._step(*trainer.task.batch(share, torch.Generator().manual_seed(1)), ScheduleValues(0.03, 0.5, 0.2, 0.0))
 loss.backward()
 if processes.rank == 0:
     torch.save([p.grad for p in trainer.model.parameters()], output.parent / f"{output.name}.gradients")
@@ -392,11 +369,6 @@ def run_with(count: int, epochs: int, output: Path) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
-
-
-PLAIN = replace(TINY, model="small-cnn", tightness=0.0, balance=0.0)
-"""Without batch norm and warm-up terms, which take the statistics of each process's share of a
-batch."""
 
 
 def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
