@@ -16,7 +16,6 @@ import boundlab as bl
 from boundlab.commands import certify as module
 from boundlab.commands.certificates import Certification, Run, Task
 from boundlab.commands.certify import certify, outputs
-from boundlab.storage.files import write_atomically
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 
@@ -334,22 +333,6 @@ def test_long_runs_are_saved_on_the_way(
 
     certify(net, *data, [0.1], ["ibp"], batch=4, results=tmp_path / "r.json", progress=progress)
     assert seen == [(0, 0, 11), (4, 4, 11), (8, 8, 11), (11, 11, 11)]
-
-
-def test_atomic_writing_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "deep" / "file"
-    write_atomically(path, "old")
-
-    def broken(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", broken)
-    with pytest.raises(bl.ArgumentError, match="No space left"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert len(list(path.parent.iterdir())) == 1
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import boundlab as bl
-from boundlab.graph.layout import Layout
 from boundlab.kernels import fused
 from boundlab.losses.clean_pass import CleanPass
 
@@ -140,14 +139,3 @@ def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) ->
         memory_format=torch.channels_last
     )
     assert coefficients.stride() == rows.stride()
-
-
-@pytest.mark.parametrize(
-    "shape", [(4, 1, 1), (1, 4, 1, 1), (4, 3, 5), (2, 4, 3, 5), (1, 1), (5,), ()]
-)
-@pytest.mark.parametrize("last", [False, True])
-def test_dots_with_constants_of_all_shapes(shape: tuple[int, ...], last: bool) -> None:
-    torch.manual_seed(0)
-    rows, constant = torch.randn(6, 2, 4, 3, 5).double(), torch.randn(shape).double()
-    given = rows.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3) if last else rows
-    torch.testing.assert_close(Layout().dot(given, constant, 2), (rows * constant).sum((2, 3, 4)))

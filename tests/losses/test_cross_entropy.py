@@ -10,32 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.losses.clean_pass import CleanPass
-
-
-def small_cnn(
-    classes: int = 5, norm: bool = True, scale: float = 1.0, seed: int = 0
-) -> nn.Sequential:
-    torch.manual_seed(seed)
-    middle = [nn.BatchNorm2d(4)] if norm else []
-    model = nn.Sequential(
-        nn.Conv2d(1, 4, 3, stride=2, padding=1),
-        *middle,
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(4 * 9, 12),
-        nn.ReLU(),
-        nn.Linear(12, classes),
-    ).double()
-    with torch.no_grad():
-        model[-1].weight.mul_(scale)
-    return model
-
-
-def batch(seed: int, classes: int, count: int = 4) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(count, 1, 6, 6, dtype=torch.float64, generator=generator)
-    return x, torch.randint(0, classes, (count,), generator=generator)
+from tests.helpers.models import image_batch, small_cnn
 
 
 def strongest(net: nn.Module, x: Tensor, y: Tensor, eps: float, steps: int = 30) -> Tensor:
@@ -66,7 +41,7 @@ def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
     """max loss <= fused <= the loss of the interval bounds that the chords of exp were taken
     over."""
     model = small_cnn(classes, scale=scale, seed=seed).eval()
-    x, y = batch(seed, classes)
+    x, y = image_batch(seed, classes)
     net, region = bl.capture(model, x), bl.Linf(x, eps)
     attacked = strongest(model, x, y, eps)
     slack = 1e-9 * (1 + attacked.abs())
@@ -85,7 +60,7 @@ def test_theorem_3(seed: int, eps: float, scale: float, classes: int) -> None:
 )
 def test_every_method_is_an_upper_bound(method: str, fused: bool) -> None:
     model = small_cnn().eval()
-    x, y = batch(3, 5)
+    x, y = image_batch(3, 5)
     found = bl.robust_cross_entropy(
         bl.capture(model, x), bl.Linf(x, 0.1), y, method=method, fused=fused
     )
@@ -95,7 +70,7 @@ def test_every_method_is_an_upper_bound(method: str, fused: bool) -> None:
 
 def test_with_radius_0_it_is_the_loss() -> None:
     model = small_cnn()
-    x, y = batch(1, 5)
+    x, y = image_batch(1, 5)
     net = bl.capture(model.train(), x)
     expected = F.cross_entropy(model(x), y, reduction="none")
     for beta in (0.0, 0.3, 1.0):
@@ -109,7 +84,7 @@ def test_with_radius_0_it_is_the_loss() -> None:
 @pytest.mark.parametrize("scale", [1e-6, 1e3, 1e6])
 def test_no_scale_of_the_outputs_overflows(scale: float, dtype: torch.dtype) -> None:
     model = small_cnn(scale=scale).eval().to(dtype)
-    x, y = batch(2, 5)
+    x, y = image_batch(2, 5)
     x = x.to(dtype)
     net = bl.capture(model, x)
     for beta in (0.0, 0.5, 1.0):
@@ -120,7 +95,7 @@ def test_no_scale_of_the_outputs_overflows(scale: float, dtype: torch.dtype) -> 
 
 
 def test_a_mean_of_both_bounds_lies_between_them() -> None:
-    x, y = batch(5, 5)
+    x, y = image_batch(5, 5)
     net = bl.capture(small_cnn().eval(), x)
     ends = [bl.robust_cross_entropy(net, bl.Linf(x, 0.1), y, beta=beta) for beta in (1.0, 0.5, 0.0)]
     assert (ends[0] <= ends[1] + 1e-12).all() and (ends[1] <= ends[2] + 1e-12).all()
@@ -129,7 +104,7 @@ def test_a_mean_of_both_bounds_lies_between_them() -> None:
 
 def test_gradients() -> None:
     model = small_cnn().train()
-    x, y = batch(6, 5)
+    x, y = image_batch(6, 5)
     net = bl.capture(model, x)
     weight = model[0].weight
 
@@ -154,7 +129,7 @@ def test_gradients() -> None:
 
 def test_labels_change_without_capturing_again() -> None:
     model = small_cnn().eval()
-    x, _ = batch(7, 5)
+    x, _ = image_batch(7, 5)
     net = bl.capture(model, x)
     for label in range(5):
         y = torch.full((4,), label)
@@ -166,7 +141,7 @@ def test_labels_change_without_capturing_again() -> None:
 
 def test_perturbed_weights() -> None:
     model = small_cnn().eval()
-    x, y = batch(8, 5)
+    x, y = image_batch(8, 5)
     net, name = bl.capture(model, x), "0.weight"
     found = bl.robust_cross_entropy(net, x, y, perturb={name: bl.L2(eps=0.05)})
     weight = model[0].weight
@@ -180,58 +155,8 @@ def test_perturbed_weights() -> None:
         weight.copy_(centre)
 
 
-def test_the_clean_pass_is_shared() -> None:
-    """The same loss and gradients with and without it, and running statistics that move once a
-    step."""
-    model = small_cnn().train()
-    x, y = batch(9, 5)
-    net = bl.capture(model, x)
-    before = model[1].num_batches_tracked.clone()
-    with CleanPass(net) as seen:
-        model(x)
-    assert model[1].num_batches_tracked == before + 1
-    assert seen.values is not None and list(seen.values)
-    shared = bl.robust_cross_entropy(net, bl.Linf(x, 0.05), y, clean=seen.values).sum()
-    apart = bl.robust_cross_entropy(net, bl.Linf(x, 0.05), y).sum()
-    assert model[1].num_batches_tracked == before + 1
-    parameters = list(model.parameters())
-    torch.testing.assert_close(
-        torch.autograd.grad(shared, parameters), torch.autograd.grad(apart, parameters)
-    )
-
-
-class Twice(nn.Module):
-    """A module that normalises twice, so that its path does not say which is which."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, 2).double()
-        for name in ("mean", "variance", "other_mean", "other_variance"):
-            self.register_buffer(
-                name, torch.full((3,), float("variance" in name), dtype=torch.float64)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(F.batch_norm(x, self.mean, self.variance, training=True))
-        return self.linear(F.batch_norm(x, self.other_mean, self.other_variance, training=True))
-
-
-def test_statistics_of_an_unclear_place_are_computed_again() -> None:
-    model, x, y = (
-        Twice().train(),
-        torch.rand(4, 3, dtype=torch.float64),
-        torch.zeros(4, dtype=torch.long),
-    )
-    net = bl.capture(model, x)
-    with CleanPass(net) as seen:
-        logits = model(x)
-    assert seen.values is None
-    loss = bl.robust_cross_entropy(net, bl.Linf(x, 0.0), y, clean=seen.values)
-    torch.testing.assert_close(loss, F.cross_entropy(logits, y, reduction="none"))
-
-
 def test_wrong_arguments() -> None:
-    x, y = batch(0, 5)
+    x, y = image_batch(0, 5)
     net = bl.capture(small_cnn().eval(), x)
     region = bl.Linf(x, 0.1)
     for call, text in (

@@ -166,29 +166,6 @@ def test_numbers_outside_of_their_range_are_not_trusted(
         assert_inside(model(point), bounds.lower.detach(), bounds.upper.detach(), "wild numbers")
 
 
-def test_windows_into_the_padding_leave_no_domain() -> None:
-    """What a window sees outside of a node is nothing, not a zero whose logarithm is an error."""
-    torch.manual_seed(0)
-    first, second, last = (
-        nn.Conv2d(1, 3, 3, padding=1),
-        nn.Conv2d(3, 3, 3, padding=1),
-        nn.Linear(192, 2),
-    )
-    parts = nn.ModuleList([first, second, last])
-
-    def model(x: Tensor) -> Tensor:
-        inner = torch.log(torch.sigmoid(parts[0](x)) + 0.5) + 1 / (parts[0](x) ** 2 + 1)
-        return parts[2](torch.relu(parts[1](inner)).flatten(1))
-
-    with torch.no_grad():
-        check_sound(
-            model,
-            (bl.Linf(torch.rand(2, 1, 8, 8), 0.1),),
-            count=10,
-            methods=("crown", "alpha-crown"),
-        )
-
-
 def test_sides(asked: tuple[nn.Module, bl.Net, bl.Linf, Tensor]) -> None:
     _, net, region, _ = asked
     crown = net.bounds(region)

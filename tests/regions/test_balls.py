@@ -12,29 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boundlab as bl
-from boundlab.relaxations.interval import Interval
-from tests.helpers.contract import steps
+from tests.helpers.strategies import D, tensors
 
-D = torch.float64
 numbers = st.floats(-3, 3, allow_nan=False, width=32)
-
-
-def tensors(*shape: int, low: float = -3, high: float = 3) -> st.SearchStrategy[Tensor]:
-    size = math.prod(shape)
-    return st.lists(st.floats(low, high, width=32), min_size=size, max_size=size).map(
-        lambda v: torch.tensor(v, dtype=D).reshape(shape)
-    )
-
-
-@settings(max_examples=50, deadline=None)
-@given(x=tensors(2, 3), c=tensors(4, 2, 3), eps=tensors(2, 3, low=0, high=2))
-def test_box_minimum_is_the_best_vertex(x: Tensor, c: Tensor, eps: Tensor) -> None:
-    best = torch.full((4, 2), torch.inf, dtype=D)
-    for signs in itertools.product((-1.0, 1.0), repeat=3):
-        vertex = x + eps * torch.tensor(signs, dtype=D)
-        best = torch.minimum(best, (c * vertex).sum(-1))
-    for region in (bl.Linf(x, eps), bl.Box(x - eps, x + eps)):
-        torch.testing.assert_close(region.minimum(c), best)
 
 
 @settings(max_examples=50, deadline=None)
@@ -136,54 +116,3 @@ def test_eps_per_call_per_sample_per_element() -> None:
         [0.0, 0.1, 0.2]
     )
     assert bl.Linf(x, [0.1, 0.2]).hull().upper[:, 0].tolist() == pytest.approx([0.1, 0.2])  # type: ignore[arg-type]
-
-
-def test_zero_width_and_valid_range() -> None:
-    x = torch.rand(2, 3)
-    for region in (
-        bl.Linf(x, 0.0),
-        bl.L2(x, 0.0),
-        bl.L1(x, 0.0),
-        bl.Lp(x, 3, 0.0),
-        bl.L0(x, 0),
-        bl.Box(x, x),
-    ):
-        assert (region.hull().lower == x).all() and (region.hull().upper == x).all()
-        torch.testing.assert_close(region.minimum(torch.ones(1, 2, 3)), x.sum(1)[None])
-    cut = bl.Linf(x, 5.0, lower=0.0, upper=1.0).hull()
-    assert cut.lower.min() == 0 and cut.upper.max() == 1
-
-
-class Simplex(bl.Region):
-    """A user's own region: convex combinations of given points, one set of points for each sample
-    (see docs/regions.md)."""
-
-    def __init__(self, points: Tensor) -> None:
-        self.points = points  # (count, batch, *shape)
-
-    @property
-    def centre(self) -> Tensor:
-        return self.points.mean(0)
-
-    def hull(self) -> Interval:
-        return Interval(self.points.amin(0), self.points.amax(0))
-
-    def minimum(self, coefficients: Tensor) -> Tensor:
-        # (count, rows, batch)
-        values = (coefficients.unsqueeze(0) * self.points.unsqueeze(1)).flatten(3).sum(3)
-        return values.amin(0)
-
-    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
-        weights = torch.rand(len(self.points), generator=generator).to(self.points)
-        return torch.tensordot(weights / weights.sum(), self.points, 1)
-
-
-@pytest.mark.parametrize("method", ["ibp", "forward", "crown", "crown-ibp", "forward+backward"])
-def test_a_users_own_region(method: str) -> None:
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
-    region = Simplex(torch.randn(4, 2, 3))
-    bounds = bl.capture(net, region.centre).bounds(region, method=method, alpha=steps(method))
-    for _ in range(50):
-        y = net(region.sample())
-        assert ((bounds.lower <= y + 1e-5) & (y <= bounds.upper + 1e-5)).all()

@@ -23,7 +23,11 @@ from tests.helpers.contract import METHODS, assert_inside, check_sound, slack, s
 from tests.operator_cases import BATCH, CASES, ELEMENTWISE, Applied, OperatorCase
 
 DTYPES = (torch.float32, torch.float64)
+
+
 RADII = (1e-3, 0.3, 2.0)
+
+
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
 
 
@@ -40,6 +44,8 @@ def _groups() -> dict[str, tuple[str, ...]]:
 
 
 GROUPS = _groups()
+
+
 every_case = pytest.mark.parametrize("name", GROUPS)  # neighbours share a capture
 
 
@@ -152,6 +158,8 @@ def ball(kind: str, case: OperatorCase, dtype: torch.dtype, seed: int = 0) -> bl
 
 
 KINDS = ("L2", "L1", "L3", "L0", "box", "part", "L2, part")
+
+
 SOME = (
     "linear", "conv2d, dilated depthwise", "batch_norm 2d", "avg_pool2d, count_include_pad",
     "pad, constant", "repeat", "gather",
@@ -344,6 +352,8 @@ class Weighted(nn.Module):
 
 
 WORDS = torch.tensor([[0, 3, 3], [1, 0, 4], [2, 2, 2], [4, 1, 0]])
+
+
 PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "embedding": (nn.Embedding(5, 3), WORDS),
     "embedding, padding_idx": (nn.Embedding(5, 3, padding_idx=0), WORDS),
@@ -381,6 +391,8 @@ PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "shared": (Weighted(lambda x, w: (x @ w).relu() @ w, (3, 3)), (3,)),
     "maximum": (Weighted(torch.maximum, (3,)), (3,)),
 }  # fmt: skip
+
+
 BALLS = {
     "Linf": lambda: bl.Linf(eps=0.2),
     "L2": lambda: bl.L2(eps=0.3),
@@ -480,6 +492,7 @@ def test_two_inputs(name: str, kinds: tuple[str, str]) -> None:
 
 # -- is everything covered? ------------------------------------------------------------------------
 
+
 VALUES: dict[Any, tuple[Any, ...]] = {
     aten._native_batch_norm_legit.no_stats: (
         torch.randn(4, 3),
@@ -506,6 +519,7 @@ VALUES: dict[Any, tuple[Any, ...]] = {
     aten.embedding.default: (torch.randn(5, 3), WORDS),
 }
 """Compositions that no case reaches -> arguments for which they must equal their operator."""
+
 
 NO_CASE = {
     "torch.export takes it apart": (
@@ -560,35 +574,3 @@ def _short(op: Any) -> str:
         if hasattr(op, "overloads") or hasattr(op, "overloadpacket")
         else op.__name__
     )
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    ("scale", "width"), [(1, 0.1), (1, 5), (30, 10), (300, 100), (1e4, 1e3), (1e-3, 1e-4)]
-)
-@pytest.mark.parametrize("size", [1, 2, 5, 17])
-def test_softmax_intervals_are_exact(
-    size: int, scale: float, width: float, kind: torch.dtype
-) -> None:
-    """Each share is least with its own score lowest and all others highest."""
-    scores = scale * torch.randn(
-        16, size, dtype=kind, generator=torch.Generator().manual_seed(size)
-    )
-    found = bl.capture(nn.Softmax(-1), scores).bounds(bl.Linf(scores, width), method="ibp")
-    low, up, own = (
-        (scores - width).double(),
-        (scores + width).double(),
-        torch.eye(size, dtype=torch.bool),
-    )
-    at = lambda mine, others: (
-        torch.where(own, mine.unsqueeze(-1), others.unsqueeze(-2))
-        .softmax(-1)
-        .diagonal(dim1=-2, dim2=-1)
-    )
-    tolerance = (
-        {"atol": 1e-6 * (1 + scale / 100), "rtol": 0.0}
-        if kind == torch.float32
-        else {"atol": 1e-12, "rtol": 0.0}
-    )
-    torch.testing.assert_close(found.lower.double(), at(low, up), **tolerance)
-    torch.testing.assert_close(found.upper.double(), at(up, low), **tolerance)

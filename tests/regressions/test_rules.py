@@ -1,5 +1,5 @@
-"""Wrong answers that bounding tools have given, one test each; and those that attacks on boundlab
-itself have found."""
+"""Operators: wrong answers that bounding tools have given, one test each; and those that attacks on
+boundlab itself, on perturbed weights and on masked scores have found."""
 
 from __future__ import annotations
 
@@ -15,46 +15,8 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.rules.registry import unregister
 from tests.helpers.contract import METHODS, assert_inside, check_sound, steps
+from tests.helpers.exact import answers, assert_exact, assert_holds, exact_affine
 from tests.helpers.tensors import draw
-
-DUAL = {"Linf": 1.0, "L2": 2.0, "L1": math.inf}
-
-
-def exact_affine(
-    f: Callable[[Tensor], Tensor], x: Tensor, eps: Tensor | float, norm: str = "Linf"
-) -> tuple[Tensor, Tensor]:
-    """The extremes of an affine function of each sample, from its Jacobian and the dual norm."""
-    lower, upper = [], []
-    for sample, radius in zip(x, torch.as_tensor(eps, dtype=x.dtype).expand(x.shape), strict=True):
-        one = lambda t: f(t[None])[0]
-        matrix = torch.func.jacrev(one)(sample)
-        scaled = (matrix * radius).reshape(*matrix.shape[: matrix.dim() - sample.dim()], -1)
-        reach = torch.linalg.vector_norm(scaled, DUAL[norm], dim=-1)
-        lower.append(one(sample) - reach)
-        upper.append(one(sample) + reach)
-    return torch.stack(lower).detach(), torch.stack(upper).detach()
-
-
-def answers(f: Callable[..., Any], *entries: Any) -> dict[str, bl.Bounds]:
-    """The bounds of f by every method."""
-    net = bl.capture(
-        f, *[entry.centre if isinstance(entry, bl.Region) else entry for entry in entries]
-    )
-    return {method: net.bounds(*entries, method=method, alpha=steps(method)) for method in METHODS}
-
-
-def assert_exact(bounds: bl.Bounds, lower: Tensor, upper: Tensor, what: str) -> None:
-    for found, expected in ((bounds.lower, lower), (bounds.upper, upper)):
-        torch.testing.assert_close(
-            found.detach(), expected.detach(), msg=lambda text: f"{what}: {text}"
-        )
-
-
-def assert_holds(bounds: bl.Bounds, values: Tensor, what: str) -> None:
-    """values: (points, *shape of the output)."""
-    for value in values:
-        assert_inside(value.detach(), bounds.lower.detach(), bounds.upper.detach(), what)
-
 
 # -- convolution, pooling, padding -----------------------------------------------------------------
 
@@ -172,102 +134,6 @@ def test_softmax_of_tiny_probabilities(dtype: torch.dtype) -> None:
         assert (bounds.lower.double() <= lowest * (1 + room)).all(), method
         assert (bounds.lower >= 0).all(), method
         assert (bounds.upper <= 1 + room).all(), method
-
-
-# -- batch and repetition --------------------------------------------------------------------------
-
-
-def test_repeat_in_backward_mode() -> None:
-    weight, x = draw(12, 4), draw(3, 4)
-    f = lambda x: x.repeat(1, 3) @ weight
-    lower, upper = exact_affine(f, x, 0.3)
-    for method, bounds in answers(f, bl.Linf(x, 0.3)).items():
-        assert_holds(bounds, torch.stack([lower, upper]), method)
-        if method != "ibp":  # for intervals the copies of an element move apart
-            assert_exact(bounds, lower, upper, method)
-
-
-def test_constant_that_carries_the_batch() -> None:
-    """A sample's bounds do not depend on its company."""
-    x, constant, weight = draw(3, 3), draw(3, 3, seed=1), draw(3, 2, seed=2)
-    whole = answers(lambda x: F.relu(x + constant) @ weight * constant[:, :2], bl.Linf(x, 0.5))
-    for i in range(3):
-        mine, sample = constant[i : i + 1], x[i : i + 1]
-        for method, alone in answers(
-            lambda x, mine=mine: F.relu(x + mine) @ weight * mine[:, :2], bl.Linf(sample, 0.5)
-        ).items():
-            assert_exact(
-                alone, whole[method].lower[i : i + 1], whole[method].upper[i : i + 1], method
-            )
-
-
-# -- norms -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("norm", ["L2", "L1"])
-def test_ball_that_feeds_a_nonlinearity(norm: str) -> None:
-    """sum of squares over an L2 ball is largest at (|c| + r)^2; of exponentials over an L1 ball, at
-    one of its vertices."""
-    x, radius = draw(4, 3), 0.7
-    if norm == "L2":
-        region, f = bl.L2(x, radius), lambda x: (x**2).sum(1)
-        length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        points = [x * (1 + radius / length), x * (1 - radius / length), x]
-    else:
-        region, f = bl.L1(x, radius), lambda x: torch.exp(x).sum(1)
-        points = [
-            x + sign * radius * axis for axis in torch.eye(3, dtype=x.dtype) for sign in (1, -1)
-        ]
-    for method, bounds in answers(f, region).items():
-        assert_holds(bounds, torch.stack([f(point) for point in points]), method)
-
-
-@pytest.mark.parametrize(
-    "f",
-    [torch.tanh, torch.relu, torch.exp, torch.sin, lambda x: x.softmax(1), lambda x: x * x.flip(1)],
-    ids=range(6),
-)
-@pytest.mark.parametrize("norm", [bl.L2, bl.L1])
-def test_intervals_from_a_ball_whose_first_operator_is_not_linear(
-    f: Callable[[Tensor], Tensor], norm: type
-) -> None:
-    """Each element alone reaches the whole radius: the range over an axis of the ball must be
-    inside."""
-    x, radius = draw(4, 3), 0.8
-    bounds = bl.capture(f, x).bounds(norm(x, radius), method="ibp")
-    steps = torch.linspace(-radius, radius, 51, dtype=x.dtype)
-    assert_holds(
-        bounds,
-        torch.stack([f(x + step * axis) for axis in torch.eye(3, dtype=x.dtype) for step in steps]),
-        "ibp",
-    )
-
-
-@pytest.mark.parametrize("norm", ["L1", "L2"])
-def test_ball_through_batch_norm(norm: str) -> None:
-    model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 4)).double().eval()
-    model[0].running_mean.copy_(draw(5, seed=1))
-    model[0].running_var.copy_(draw(5, seed=2).abs() + 0.1)
-    model[0].weight.data.copy_(draw(5, seed=3))
-    x = draw(3, 5)
-    exact = exact_affine(model, x, 0.6, norm)
-    for method, bounds in answers(model, {"L1": bl.L1, "L2": bl.L2}[norm](x, 0.6)).items():
-        assert_exact(bounds, *exact, method)
-
-
-@pytest.mark.parametrize("norm", ["Linf", "L2", "L1"])
-def test_partly_perturbed_input(norm: str) -> None:
-    """Elements with eps 0 do not move: exact for an affine model, and outputs that read only them
-    are points."""
-    x, eps = draw(3, 4), torch.tensor([0.5, 0.0, 0.2, 0.0], dtype=torch.float64).expand(3, 4)
-    region = {"Linf": bl.Linf, "L2": bl.L2, "L1": bl.L1}[norm](x, eps)
-    layer = nn.Linear(4, 5).double()
-    exact = exact_affine(layer, x, eps, norm)
-    for method, bounds in answers(layer, region).items():
-        assert_exact(bounds, *exact, method)
-    f = lambda x: torch.tanh(x[:, 1::2]).prod(1)
-    for method, fixed in answers(f, region).items():
-        assert_exact(fixed, f(x), f(x), method)
 
 
 # -- two inputs, and operators from outside --------------------------------------------------------
@@ -468,51 +334,6 @@ def test_where_the_largest_can_be() -> None:
     assert smallest.lower.tolist() == [[3], [1]] and smallest.upper.tolist() == [[3], [3]]
 
 
-def test_a_step_function_before_the_last_layer_in_a_robust_loss() -> None:
-    """Its truth values have one-sided lines, which cannot be subtracted from each other."""
-    torch.manual_seed(0)
-    first, last = nn.Linear(3, 6).double(), nn.Linear(6, 4).double()
-    model = lambda x: last((first(x) > 0).to(x.dtype) * 2 - 1)
-    x, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0])
-    net = bl.capture(model, x)
-    points = [x + 0.8 * (2 * torch.rand_like(x) - 1) for _ in range(300)]
-    worst = torch.stack(
-        [nn.functional.cross_entropy(model(p), y, reduction="none") for p in points]
-    ).amax(0)
-    for method in ("ibp", "crown-ibp"):
-        assert (
-            worst <= bl.robust_cross_entropy(net, bl.Linf(x, 0.8), y, method=method) + 1e-9
-        ).all()
-
-
-def test_a_constant_concatenated_in_front_of_an_input_without_a_batch() -> None:
-    constant, x = (
-        torch.tensor([5.0, -3.0], dtype=torch.float64),
-        torch.tensor([0.4, -0.2], dtype=torch.float64),
-    )
-    model = lambda x: torch.relu(torch.cat([constant, x])) * 2
-    net = bl.capture(model, x, batched=False)
-    bounds = net.bounds(bl.Linf(x, 0.3), method="crown")
-    for corner in torch.cartesian_prod(*[torch.tensor([-0.3, 0.3], dtype=torch.float64)] * 2):
-        value = model(x + corner)
-        assert (bounds.lower <= value + 1e-9).all() and (value <= bounds.upper + 1e-9).all()
-
-
-@pytest.mark.parametrize("method", ["ibp", "crown", "crown-ibp", "forward"])
-@pytest.mark.parametrize("ball", [bl.L1, bl.L2])
-def test_a_radius_is_taken_in_double_precision(ball: Callable[..., bl.Region], method: str) -> None:
-    """It was rounded to single precision first: 2.4e-8 too tight."""
-    layer = nn.Linear(3, 3, dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight.copy_(torch.eye(3))
-        layer.bias.zero_()
-    x = torch.zeros(2, 3, dtype=torch.float64)
-    assert (
-        float(bl.capture(layer, x).bounds(ball(x, 0.9), method=method).upper.min().detach())
-        >= 0.9 - 1e-15
-    )
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("slope", [0.0, 0.1])
 def test_widths_beyond_all_numbers(method: str, slope: float) -> None:
@@ -528,35 +349,92 @@ def test_widths_beyond_all_numbers(method: str, slope: float) -> None:
     ) <= -slope * 3e8 * (1 - 1e-5)
 
 
-def test_gradients_by_the_upper_end_of_a_box() -> None:
-    """alpha-crown looked at the lower end only to tell whether anything is differentiated by."""
-    torch.manual_seed(1)
-    first, second = torch.randn(4, 5, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
-    low, up = (
-        -torch.rand(2, 4, dtype=torch.float64),
-        torch.rand(2, 4, dtype=torch.float64).requires_grad_(),
-    )
-    net = bl.capture(lambda x: F.relu(F.relu(x) @ first) @ second - x[:, :1], low)
-    ask = lambda upper: net.bounds(
-        bl.Box(low, upper), method="alpha-crown", alpha=bl.Alpha(iterations=60, inner=20)
-    ).lower.sum()
-    (gradient,) = torch.autograd.grad(ask(up), up)
-    direction = torch.randn_like(low)
-    with torch.no_grad():
-        numeric = (ask(up + 1e-6 * direction) - ask(up - 1e-6 * direction)) / 2e-6
-    assert float((gradient * direction).sum()) == pytest.approx(float(numeric), rel=1e-3, abs=1e-4)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_bounds_can_be_differentiated_twice(method: str) -> None:
+def test_gradients_pass_masked_attention() -> None:
+    """Scores of -inf made gradients NaN, of interval and of backward bounds."""
     torch.manual_seed(0)
-    model, x = (
-        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double(),
-        torch.rand(2, 3, dtype=torch.float64),
+    layer = nn.Linear(3, 3).double()
+
+    def model(x: Tensor, mask: Tensor) -> Tensor:
+        scores = (layer(x) @ x.transpose(1, 2)).masked_fill(~mask[:, None], -torch.inf)
+        return (scores.softmax(-1) @ x).sum(1)
+
+    x, mask = (
+        torch.rand(2, 4, 3, dtype=torch.float64),
+        torch.tensor([[True, True, True, True], [True, True, False, False]]),
     )
-    bounds = bl.capture(model, x).bounds(bl.Linf(x, 0.2), method=method, alpha=steps(method))
-    (first,) = torch.autograd.grad(
-        (bounds.upper - bounds.lower).square().sum(), model[0].weight, create_graph=True
-    )
-    (second,) = torch.autograd.grad(first.square().sum(), model[0].weight)
-    assert torch.isfinite(second).all() and second.abs().max() > 0
+    net = bl.capture(model, x, mask)
+    for method in ("ibp", "crown-ibp", "crown", "forward"):
+        layer.zero_grad()
+        bounds = net.bounds(bl.Linf(x, 0.05), mask, method=method)
+        bounds.width.sum().backward()
+        assert layer.weight.grad is not None and torch.isfinite(layer.weight.grad).all(), method
+
+
+@pytest.mark.parametrize("level", [0.0, -1e5, -1e12, -3e38])
+def test_masked_scores_have_no_weight_however_low_the_others_are(level: float) -> None:
+    x = torch.tensor([[level, level, level]])
+    mask = torch.tensor([[True, True, False]])
+    net = bl.capture(lambda x, mask: x.masked_fill(~mask, -torch.inf).softmax(-1), x, mask)
+    for method in ("ibp", "crown"):
+        found = net.bounds(bl.Linf(x, 0.0), mask, method=method)
+        expected = torch.tensor([[0.5, 0.5, 0.0]])
+        assert (found.lower <= expected + 1e-5).all() and (found.upper >= expected - 1e-5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["softmax", "logsumexp"])
+def test_scores_that_may_be_masked_or_not(name: str, dtype: torch.dtype) -> None:
+    """Planes left out scores that are -inf for some inputs only, as if they were so for all."""
+
+    def model(x: Tensor) -> Tensor:
+        scores = torch.cat([torch.where(x > 0, x, -torch.inf), x[:, :1]], 1)
+        return scores.softmax(1) if name == "softmax" else scores.logsumexp(1, keepdim=True)
+
+    torch.manual_seed(0)
+    for eps in (0.1, 0.3, 1.0):
+        x = torch.randn(4, 4, dtype=dtype)
+        net, region = bl.capture(model, x), bl.Linf(x, eps)
+        outputs = torch.stack([model(region.sample()) for _ in range(500)])
+        for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
+            found = net.bounds(region, method=method)
+            assert (found.lower <= outputs + 1e-6).all() and (
+                found.upper >= outputs - 1e-6
+            ).all(), method
+
+
+@pytest.mark.parametrize(
+    ("level", "dtype"),
+    [(-1e9, torch.float32), (-1e4, torch.float32), (1e7, torch.float32), (-1e30, torch.float64)],
+)
+def test_weights_of_large_scores(level: float, dtype: torch.dtype) -> None:
+    """The log of the sum of the others was lost in rounding."""
+    x = torch.zeros(1, 6, dtype=dtype)
+    net = bl.capture(lambda x: (x * 1e-3 + level).softmax(1), x)
+    for method in ("ibp", "crown"):
+        found = net.bounds(bl.Linf(x, 0.0), method=method)
+        torch.testing.assert_close(found.lower, torch.full_like(x, 1 / 6))
+        torch.testing.assert_close(found.upper, torch.full_like(x, 1 / 6))
+
+
+def test_truth_values_as_factors_and_weights_of_prelu() -> None:
+    x, kept = torch.randn(2, 3), torch.tensor([True, False, True])
+    for method in ("ibp", "crown", "forward", "forward+backward"):
+        found = bl.capture(lambda x: torch.relu(x) * kept, x).bounds(bl.Linf(x, 0.1), method=method)
+        assert torch.equal(found.lower[:, 1], torch.zeros(2)) and (found.width[:, 0] >= 0).all()
+    model = nn.Sequential(nn.Linear(3, 3), nn.PReLU())
+    for method in ("ibp", "crown"):
+        with pytest.raises(bl.UnsupportedOperator, match="weight of prelu"):
+            bl.capture(model, x).bounds(x, perturb={"1.weight": bl.Linf(eps=0.1)}, method=method)
+
+
+def test_softmax_where_every_score_may_be_masked() -> None:
+    x = torch.tensor([[0.1, 1.0, 2.0]], dtype=torch.float64)
+    region = bl.Linf(x, 0.3)
+    net = bl.capture(lambda x: torch.where(x > 0, x, -torch.inf).softmax(1), x)
+    worst = torch.tensor([[0.01, 1.3, 1.7]], dtype=torch.float64)  # crown excluded it
+    outputs = torch.cat([net(worst), *[net(region.sample()) for _ in range(500)]])
+    for method in ("ibp", "crown-ibp", "crown", "forward", "forward+backward", "alpha-crown"):
+        found = net.bounds(region, method=method)
+        assert (found.lower <= outputs + 1e-9).all() and (found.upper >= outputs - 1e-9).all(), (
+            method
+        )
