@@ -124,7 +124,7 @@ def test_wrong_inputs_are_refused() -> None:
         net.bounds(bl.Linf(x, 0.1), x)
 
 
-# -- what mixes samples ----------------------------------------------------------------------------
+# -- what cannot be captured -----------------------------------------------------------------------
 
 
 def test_shapes_that_depend_on_values_are_refused() -> None:

@@ -177,7 +177,7 @@ def test_groups_of_dimensions() -> None:
     ]
 
 
-# -- bounds ----------------------------------------------------------------------------------------
+# -- constants in memory ---------------------------------------------------------------------------
 
 
 def test_constants_with_the_channels_last() -> None:

@@ -9,8 +9,6 @@ from boundlab.training.trainer import Trainer
 from tests.helpers.data import images
 from tests.helpers.recipes import TINY
 
-# -- evaluation ------------------------------------------------------------------------------------
-
 
 def test_objective_needs_no_second_capture_after_a_step() -> None:
     data = images()

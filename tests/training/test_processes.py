@@ -15,9 +15,6 @@ from boundlab.training.trainer import CHECKPOINT, Trainer
 from tests.helpers.data import images
 from tests.helpers.recipes import PLAIN, TINY
 
-# -- many processes --------------------------------------------------------------------------------
-
-
 WORKER = """
 import sys, torch
 from dataclasses import replace

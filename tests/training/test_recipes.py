@@ -10,8 +10,6 @@ import boundlab as bl
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
 
-# -- recipes ---------------------------------------------------------------------------------------
-
 
 def test_recipes_survive_a_file(tmp_path: Path) -> None:
     for name, recipe in RECIPES.items():

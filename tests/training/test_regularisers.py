@@ -8,8 +8,6 @@ from torch import nn
 import boundlab as bl
 from boundlab.training.regularisers import balance, ibp_initialisation, preactivations, tightness
 
-# -- warm-up ---------------------------------------------------------------------------------------
-
 
 def test_the_initialisation_keeps_the_width_of_bounds() -> None:
     torch.manual_seed(0)

@@ -10,8 +10,6 @@ import pytest
 import boundlab as bl
 from boundlab.training.schedules import Adaptive, Schedule
 
-# -- schedules -------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("kind", ["fixed", "linear", "smooth"])
 def test_schedules_rise_from_0_to_1_once(kind: str) -> None:

@@ -17,8 +17,6 @@ from boundlab.training.trainer import CHECKPOINT, METRICS, Progress, Trainer
 from tests.helpers.data import images
 from tests.helpers.recipes import TINY
 
-# -- the loop --------------------------------------------------------------------------------------
-
 
 def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     return {key: value.clone() for key, value in trainer.model.state_dict().items()}

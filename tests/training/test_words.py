@@ -17,8 +17,6 @@ from boundlab.training.recipes import RECIPES
 from boundlab.training.tasks import WordsTask
 from boundlab.training.words import attacked, evaluate_words
 
-# -- sentences -------------------------------------------------------------------------------------
-
 
 def test_words_can_be_trained(treebank: Path) -> None:
     torch.manual_seed(0)
