@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from tests.helpers.captures import assert_equal, bounds_of, boxes, captured, tensors_of
-from tests.helpers.contract import METHODS, check_sound, steps
+from tests.helpers.captures import bounds_of, boxes, captured, tensors_of
+from tests.helpers.contract import METHODS, assert_close, check_sound, steps
 from tests.networks import NETWORKS
 
 SLOW = frozenset(
@@ -51,7 +51,7 @@ def test_graph_is_the_module(name: str) -> None:
             truth = tensors_of(model(*inputs))
         assert len(truth) == len(net.graph.outputs)
         for output, value in zip(net.graph.outputs, truth, strict=True):
-            assert_equal(values[output.name], value, f"batch of {batch}")
+            assert_close(values[output.name], value, what=f"batch of {batch}")
 
 
 @pytest.mark.parametrize("name", named(NETWORKS))
@@ -86,8 +86,12 @@ def test_samples_do_not_influence_each_other(name: str) -> None:
                 bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
                 strict=True,
             ):
-                assert_equal(all_of_them.lower[i], alone.lower[0], f"{method}, sample {i}, lower")
-                assert_equal(all_of_them.upper[i], alone.upper[0], f"{method}, sample {i}, upper")
+                assert_close(
+                    all_of_them.lower[i], alone.lower[0], what=f"{method}, sample {i}, lower"
+                )
+                assert_close(
+                    all_of_them.upper[i], alone.upper[0], what=f"{method}, sample {i}, upper"
+                )
 
 
 @pytest.mark.slow
@@ -103,8 +107,8 @@ def test_samples_do_not_influence_each_other_by_any_method(name: str, method: st
             bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
             strict=True,
         ):
-            assert_equal(all_of_them.lower[i], alone.lower[0], f"sample {i}, lower")
-            assert_equal(all_of_them.upper[i], alone.upper[0], f"sample {i}, upper")
+            assert_close(all_of_them.lower[i], alone.lower[0], what=f"sample {i}, lower")
+            assert_close(all_of_them.upper[i], alone.upper[0], what=f"sample {i}, upper")
 
 
 @pytest.mark.slow
@@ -121,8 +125,8 @@ def test_radius_zero_is_the_value(name: str) -> None:
             ),
             strict=True,
         ):
-            assert_equal(bound.lower, value, f"{method}, lower", 10.0)
-            assert_equal(bound.upper, value, f"{method}, upper", 10.0)
+            assert_close(bound.lower, value, 10.0, f"{method}, lower")
+            assert_close(bound.upper, value, 10.0, f"{method}, upper")
 
 
 NORMS = [
@@ -168,10 +172,10 @@ def test_per_sample_and_per_element_radii() -> None:
     (x,) = NETWORKS["cnn"].inputs(3)
     per_sample = torch.tensor([0.0, 0.02, 0.1])
     bounds = net.bounds(bl.Linf(x, per_sample))
-    assert_equal(bounds.lower[0], model(x)[0], "a sample that does not move")
+    assert_close(bounds.lower[0], model(x)[0], what="a sample that does not move")
     for i in range(3):
         alone = net.bounds(bl.Linf(x[i : i + 1], float(per_sample[i])))
-        assert_equal(bounds.lower[i], alone.lower[0], f"sample {i}")
+        assert_close(bounds.lower[i], alone.lower[0], what=f"sample {i}")
     check_sound(model, (bl.Linf(x, per_sample),), net=net, count=4)
     check_sound(model, (bl.Linf(x, 0.1 * (torch.rand_like(x) < 0.3)),), net=net, count=4)
 
@@ -231,5 +235,5 @@ def test_a_mask_does_not_spoil_forward_mode() -> None:
             bl.Linf(x[:, :2], 0.1), method=method, alpha=steps(method)
         )
         long = bl.capture(masked, x).bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
-        assert_equal(short.lower, long.lower, method)
-        assert_equal(short.upper, long.upper, method)
+        assert_close(short.lower, long.lower, what=method)
+        assert_close(short.upper, long.upper, what=method)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from tests.helpers.contract import slack
 from tests.networks import NETWORKS
 
 CPU = torch.device("cpu")
@@ -36,11 +35,3 @@ def boxes(name: str, batch: int, scale: float = 1.0) -> tuple[bl.Linf, ...]:
 
 def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def assert_equal(a: Tensor, b: Tensor, what: str, factor: float = 3.0) -> None:
-    assert a.shape == b.shape, f"{what}: shapes {tuple(a.shape)} and {tuple(b.shape)}"
-    difference = (a - b).detach().abs().max()
-    assert difference <= factor * slack(a.detach(), b.detach()), (
-        f"{what}: differs by {float(difference):.3e}"
-    )

@@ -61,6 +61,7 @@ def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
 
     monkeypatch.setattr(refine, "bound_node", noted)
     whole = ask(x, eps)
+    assert whole
     for budget in budgets:
         torch.testing.assert_close(ask(x, eps, f"{budget} KiB"), whole)
     for i in range(len(x)):
@@ -69,7 +70,14 @@ def test_what_is_settled_on_the_way_back_depends_on_neither_parts_nor_batch(
         )
 
 
-def test_samples_with_more_and_with_less_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("radii", "drops"),
+    [((0.0, 1e-3, 0.05, 0.5), False), ((0.0, 1e-3, 0.01, 0.05), True)],
+    ids=["one sample keeps all its rows", "rows drop out"],
+)
+def test_samples_with_more_and_with_less_to_do(
+    radii: tuple[float, ...], drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows drop out sample by sample: a batch gives what its samples give alone."""
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -83,8 +91,9 @@ def test_samples_with_more_and_with_less_to_do(monkeypatch: pytest.MonkeyPatch) 
         nn.Linear(20, 3),
     ).double()
     x = torch.rand(4, 1, 8, 8, dtype=torch.float64)
-    eps = torch.tensor([0.0, 1e-3, 0.05, 0.5], dtype=torch.float64)
-    assert_same_bounds(model, (bl.Linf(x, eps),), monkeypatch)
+    eps = torch.tensor(radii, dtype=torch.float64)
+    seen = assert_same_bounds(model, (bl.Linf(x, eps),), monkeypatch)
+    assert bool(seen["default"].dropped) == drops
     net = bl.capture(model, x)
     together = net.bounds(bl.Linf(x, eps))
     for i in range(4):

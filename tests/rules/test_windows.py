@@ -97,7 +97,7 @@ HEADS: dict[str, Callable[[Tensor], Tensor]] = {
         F.conv2d(torch.cat([h, h - 1], 3), KERNEL.to(h), padding=1) - 0.2
     ),
     "concatenated with a constant": lambda h: F.relu(
-        torch.cat([torch.ones_like(h), h], 1).mean(1) - 0.2
+        torch.cat([torch.ones_like(h), h], 1).mean(1) - 0.7
     ),
     "sliced channels": lambda h: F.relu(
         F.conv2d(F.pad(h, (1, 1))[:, :, :, 1:-1], KERNEL.to(h), padding=1)[:, :, 1:-2] - 0.2
@@ -118,7 +118,7 @@ HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "centred": lambda h: F.relu(h - h.mean((2, 3), keepdim=True)),
     "summed": lambda h: F.relu(h.sum(1) - h.mean(1)),
     "multiplied": lambda h: F.relu(h * h.flip(2) - 0.1),
-    "negated": lambda h: F.relu(0.2 - (-h)),
+    "negated": lambda h: F.relu(-0.2 - (-h)),
     "matrix": lambda h: F.relu(h @ torch.linspace(-1, 1, 30, dtype=h.dtype).reshape(6, 5)),
     "matrices": lambda h: F.relu(h @ h.transpose(2, 3) - 0.3),
     "softmax": lambda h: F.relu(torch.softmax(h * 2, -1) - 0.2),
@@ -134,14 +134,15 @@ def test_operators_behind_a_convolution(name: str, monkeypatch: pytest.MonkeyPat
     torch.manual_seed(0)
     model = Net(nn.Conv2d(2, 4, 3, padding=1), HEADS[name]).double()
     x = torch.rand(3, 2, 6, 6, dtype=torch.float64)
-    assert_same_bounds(model, (bl.Linf(x, 0.1, lower=0.0, upper=1.0),), monkeypatch)
+    # a mean over all places makes rows dense at once
+    region = bl.Linf(x, 0.1, lower=0.0, upper=1.0)
+    assert_same_bounds(model, (region,), monkeypatch, knows_windows=name != "centred")
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet", "densenet", "encoder-post-relu", "vit", "attention", "cnn"]
+    "name", ["resnet-basic", "densenet", "encoder-post-relu", "vit", "attention", "cnn"]
 )
 def test_networks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = name if name in NETWORKS else next(key for key in NETWORKS if name in key)
     case = NETWORKS[name]
     assert_same_bounds(
         case.model(), tuple(bl.Linf(x, case.eps) for x in case.inputs(2)), monkeypatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers.captures import assert_equal, bounds_of, boxes, captured, tensors_of
-from tests.helpers.contract import METHODS, assert_inside, members, slack, steps
+from tests.helpers.captures import bounds_of, boxes, captured, tensors_of
+from tests.helpers.contract import METHODS, assert_close, assert_inside, members, slack, steps
 from tests.networks import NETWORKS
 
 SPECIFIED = (
@@ -39,8 +39,8 @@ def test_specifications(name: str, method: str) -> None:
     whole = net.bounds(*regions, spec=spec, method=method, alpha=steps(method))
     assert whole.lower.shape == whole.upper.shape == (3, 2)
     shared = net.bounds(*regions, spec=spec[1], method=method, alpha=steps(method))
-    assert_equal(whole.lower[1], shared.lower[1], "spec for one sample")
-    assert_equal(whole.upper[1], shared.upper[1], "spec for one sample")
+    assert_close(whole.lower[1], shared.lower[1], what="spec for one sample")
+    assert_close(whole.upper[1], shared.upper[1], what="spec for one sample")
     for point in zip(
         *[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True
     ):
@@ -51,8 +51,8 @@ def test_specifications(name: str, method: str) -> None:
         net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides=side)
         for side in ("lower", "upper")
     )
-    assert_equal(lower.lower, whole.lower, "lower side")
-    assert_equal(upper.upper, whole.upper, "upper side")
+    assert_close(lower.lower, whole.lower, what="lower side")
+    assert_close(upper.upper, whole.upper, what="upper side")
     assert torch.isposinf(lower.upper).all()
     assert torch.isneginf(upper.lower).all()
 
@@ -70,8 +70,8 @@ def test_sides(name: str, method: str) -> None:
         for side in ("lower", "upper")
     )
     for a, b, c in zip(both, lower, upper, strict=True):
-        assert_equal(a.lower, b.lower, "lower side")
-        assert_equal(a.upper, c.upper, "upper side")
+        assert_close(a.lower, b.lower, what="lower side")
+        assert_close(a.upper, c.upper, what="upper side")
         assert torch.isposinf(b.upper).all()
         assert torch.isneginf(c.lower).all()
 
@@ -90,10 +90,10 @@ def test_margins(name: str, method: str) -> None:
     others = torch.tensor([[k for k in range(classes) if k != label] for label in labels.tolist()])
     eye = torch.eye(classes)
     spec = eye[labels][:, None] - eye[others]
-    assert_equal(
+    assert_close(
         margins,
         net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides="lower").lower,
-        "margins as a specification",
+        what="margins as a specification",
     )
     # behind a linear layer the difference is never looser than the two bounds apart
     if name != "softmax":
