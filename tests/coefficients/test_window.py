@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from boundlab.coefficients.window import Constant, Placement, Run, Window, unravel
 from boundlab.rules.windows import _groups, _reshaped
+from tests.helpers.watching import Operators
 
 # -- the algebra -----------------------------------------------------------------------------------
 
@@ -77,7 +78,12 @@ def test_dense_in_parts(window: Window, rows: int) -> None:
         patch.setattr(
             "boundlab.coefficients.window.INDICES", rows * window.values.shape[1] * canvas
         )
-        torch.testing.assert_close(window.dense(), dense_by_hand(window), rtol=0, atol=0)
+        with Operators() as seen:
+            dense = window.dense()
+        torch.testing.assert_close(dense, dense_by_hand(window), rtol=0, atol=0)
+        placed = any(run is not None for run in places.runs)
+        parts = math.ceil(len(window.values) / rows) if placed else 0
+        assert seen.counts["aten.scatter_.src"] == parts
 
 
 @settings(deadline=None)

@@ -23,6 +23,7 @@ from PIL import Image
 import boundlab as bl
 from boundlab.data import SETS, Images, central_crop, images, load
 from scripts import fetch_data
+from tests.helpers.watching import watch
 
 Files = dict[str, bytes]
 REAL = os.environ.get("BOUNDLAB_DATA")
@@ -450,7 +451,9 @@ def test_statistics_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = Images(torch.from_numpy(raw), torch.arange(7), 10, "noise")
     whole = data.statistics()
     monkeypatch.setattr(images, "CHUNK", 130)  # two images at once
+    histograms = watch(monkeypatch, torch, "bincount")
     assert data.statistics() == whole
+    assert len(histograms) == 3 * 4  # three channels, four parts
     assert whole[0] == pytest.approx((raw / 255).mean((0, 2, 3)), rel=1e-12) and whole[
         1
     ] == pytest.approx((raw / 255).std((0, 2, 3)), rel=1e-12)

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import boundlab as bl
 from boundlab.kernels import fused
 from boundlab.losses.clean_pass import CleanPass
+from tests.helpers.watching import watch
 
 METHODS = ["ibp", "forward", "crown-ibp", "crown", "forward+backward", "alpha-crown"]
 
@@ -68,6 +69,7 @@ def test_losses_and_gradients(
     model, x, labels = branches
     net = bl.capture(model.train(), x)
     monkeypatch.setitem(fused.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
+    parts = watch(monkeypatch, fused, "_parts")
 
     def step(x: Tensor) -> list[Tensor]:
         x = x.detach().requires_grad_()
@@ -82,6 +84,7 @@ def test_losses_and_gradients(
         step(x), step(x.contiguous(memory_format=torch.channels_last)), strict=True
     ):
         torch.testing.assert_close(last, plain)
+    assert parts
 
 
 class Orders(TorchDispatchMode):
@@ -131,6 +134,7 @@ def test_steps_between_convolutions_keep_the_order(
 
 def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "BLOCK", {"cpu": 60})
+    parts = watch(monkeypatch, fused, "_parts")
     rows = torch.randn(1, 7, 4, 5, 3).permute(0, 1, 4, 2, 3)
     with torch.no_grad():
         centre, radius = fused.rectified_ball(rows[0], rows[0].abs())
@@ -139,3 +143,4 @@ def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) ->
         memory_format=torch.channels_last
     )
     assert coefficients.stride() == rows.stride()
+    assert len(parts) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from boundlab.kernels import fused
 from boundlab.kernels.fused import ball, ends, least, moments, rectified, rectified_ball, sloped
 from boundlab.relaxations.interval import Interval
 from tests.helpers.tensors import draw
+from tests.helpers.watching import watch
 
 
 def test_balls_and_their_ends() -> None:
@@ -36,14 +37,19 @@ def relu_by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Te
     return positive * line + negative * slope, negative * torch.where(unstable, -slope * lower, 0.0)
 
 
-@pytest.mark.parametrize("block", [1, 12, 1 << 17])
+@pytest.mark.parametrize("block", [1, 3, 1 << 17])
 @pytest.mark.parametrize("ball", [False, True])
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(1, 3))
-def test_rows_through_a_relu(
-    monkeypatch: pytest.MonkeyPatch, block: int, ball: bool, seed: int, count: int
-) -> None:
-    monkeypatch.setitem(fused.BLOCK, "cpu", block)
+def test_rows_through_a_relu(block: int, ball: bool, seed: int, count: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(fused.BLOCK, "cpu", block)
+        parts = watch(patch, fused, "_parts")
+        check_rows_through_a_relu(ball, seed, count)
+    assert bool(parts) == (10 * count > 4 * block)
+
+
+def check_rows_through_a_relu(ball: bool, seed: int, count: int) -> None:
     middle, radius = draw(2, 5, seed=seed), draw(2, 5, seed=seed + 1).abs()
     inputs = [
         draw(count, 2, 5, seed=seed + 2),
@@ -76,8 +82,10 @@ def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.Mon
     )
     whole = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     monkeypatch.setitem(fused.BLOCK, "cpu", block)
+    made = watch(monkeypatch, fused, "_parts")
     parts = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
+    assert len(made) == (3 if block <= 4 else 0)
     assert torch.autograd.gradcheck(rectified_ball, balls)
     assert torch.autograd.gradcheck(
         lambda *tensors: rectified(*tensors, summed),
@@ -210,7 +218,9 @@ def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) ->
         for n in (4, 3, 3)
     )
     expected = ((rows[:, None] - others).abs() * weights).sum(2)
+    blocks = watch(monkeypatch, fused, "_blocks")
     found = fused.absolute_dots(rows, others, weights)
+    assert len(blocks[0]) == (11 if block <= 7 else 1)
     torch.testing.assert_close(found, expected)
     upstream = torch.randn(4, 3, dtype=torch.float64, generator=generator)
     for got, want in zip(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +22,20 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, block: int, thin: int) -> None:
         monkeypatch.setattr(layers, name, value)
 
 
+def watch_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows of a weight each block has, from now on."""
+    sizes: list[int] = []
+    blocks = layers._blocks
+
+    def watched(weight: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
+        for rows, room in blocks(weight, count):
+            sizes.append(rows.stop - rows.start)
+            yield rows, room
+
+    monkeypatch.setattr(layers, "_blocks", watched)
+    return sizes
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("block", [1, 12, 1 << 20])
 @pytest.mark.parametrize("thin", [0, 32])
@@ -28,6 +43,7 @@ def test_intervals_through_a_linear_layer(
     thin: int, block: int, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_blocks(monkeypatch, block, thin)
+    sizes = watch_blocks(monkeypatch)
     centre, radius = draw(2, 3, 4), draw(2, 3, 4, seed=1).abs()
     weight, shift = draw(5, 4, seed=2), draw(5, seed=3) if bias else None
     inputs = [tensor.requires_grad_() for tensor in (centre, radius, weight) if tensor is not None]
@@ -37,6 +53,7 @@ def test_intervals_through_a_linear_layer(
     middle, reach = interval_linear(centre, radius, weight, shift)
     torch.testing.assert_close(middle, nn.functional.linear(centre, weight, shift))
     torch.testing.assert_close(reach, radius @ weight.abs().T)
+    assert max(sizes) == max(1, min(5, block // 4))
 
 
 class Layer:
@@ -64,6 +81,7 @@ def test_one_gradient_for_all_that_read_a_weight(
     thin: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_blocks(monkeypatch, block, thin)
+    sizes = watch_blocks(monkeypatch)
     ours, plain = Layer(True), Layer(False)
     products: list[Any] = []
     product = layers._product
@@ -72,6 +90,7 @@ def test_one_gradient_for_all_that_read_a_weight(
     )
     ours.loss.backward()
     assert [len(terms) for terms in products] == [3]  # of the centre, of the radius and of the rows
+    assert max(sizes) == max(1, min(20, block // 30))
     plain.loss.backward()
     for name, leaf in ours.leaves.items():
         torch.testing.assert_close(leaf.grad, plain.leaves[name].grad)
@@ -91,6 +110,8 @@ def test_slopes_climb_without_gradients_of_weights(monkeypatch: pytest.MonkeyPat
     )
     net.bounds(bl.Linf(torch.rand(2, 3), 0.3), method="alpha-crown")
     assert weights and not any(weight.grad_fn.terms for weight in weights)
+    with pytest.raises(pytest.fail.Exception, match="nobody asked"):  # who asks goes there
+        Layer(True).loss.backward()
 
 
 def test_terms_of_a_gradient_nobody_asked_for_are_not_kept() -> None:

@@ -58,12 +58,18 @@ def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.Monkey
     assert ("linear" in " ".join(analysis.plan.settled)) is False
     ends_early = len(analysis.plan.settled - analysis.plan.nonlinear) > 0
     assert ends_early == (way != "overlap")
-    monkeypatch.setattr(Plan, "settled", property(lambda plan: plan.nonlinear))
+    asked: list[Plan] = []
+    monkeypatch.setattr(
+        Plan, "settled", property(lambda plan: asked.append(plan) or plan.nonlinear)
+    )
     late = bl.capture(model, x)
     torch.testing.assert_close(
         found[0], bl.robust_cross_entropy(late, region, labels, method="ibp")
     )
+    assert asked
+    asked.clear()
     torch.testing.assert_close(found[1], late.margins(region, labels, method="ibp"))
+    assert asked
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.rules.bilinear import Bilinear
+from tests.helpers.watching import watch
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -26,12 +27,15 @@ def test_products_with_a_side_that_is_not_negative(
     x = torch.randn(2, 4, 4, dtype=torch.float64)
     net = bl.capture(model, x)
     region = bl.Linf(x, 0.1)
+    signed = watch(monkeypatch, Bilinear, "_signed")
     found = {
         method: net.bounds(region, method=method)
         for method in ("ibp", "forward", "crown-ibp", "crown")
     }
-    monkeypatch.setattr(Bilinear, "_signed", lambda self, call: None)
+    refused: list[str] = []
+    monkeypatch.setattr(Bilinear, "_signed", lambda self, call: refused.append(method))
     for method, bounds in found.items():
         expected = net.bounds(region, method=method)
         torch.testing.assert_close(bounds.lower, expected.lower)
         torch.testing.assert_close(bounds.upper, expected.upper)
+    assert any(form is not None for form in signed) and set(refused) == set(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 import boundlab as bl
 from boundlab.relaxations.products import CentreForm, SignedForm, WithBias
 from boundlab.relaxations.relaxation import AffineMap, Lines, Planes
+from tests.helpers.watching import watch
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(4, 3), (4,)),
@@ -38,19 +40,23 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
     net = bl.capture(model, x)
     perturb: dict[str, bl.Region] = {"weight": bl.L2(eps=0.3), "bias": bl.Linf(eps=0.1)}
     entry = bl.Linf(x, 0.1) if both else x
+    in_closed_form = watch(monkeypatch, AffineMap, "_of_units")
     lines = net.linear_bounds(entry, perturb=perturb)
     bounds, forward = (
         net.bounds(entry, perturb=perturb, method=method) for method in ("crown", "forward")
     )
-    monkeypatch.setattr(
-        AffineMap,
-        "_of_units",
-        lambda self, units, apart: self._apply([unit.dense() for unit in units]),
-    )
+    as_dense: list[Any] = []
+
+    def of_dense(self: AffineMap, units: Any, apart: Any) -> Any:
+        as_dense.append(self)
+        return self._apply([unit.dense() for unit in units])
+
+    monkeypatch.setattr(AffineMap, "_of_units", of_dense)
+    declined: list[type] = []
     for kind in (AffineMap, CentreForm, Lines, Planes, SignedForm, WithBias):
-        monkeypatch.setattr(kind, "backward_per_sample", lambda *_: None)
-    monkeypatch.setattr(Planes, "backward", Planes.__dict__["backward"])
+        monkeypatch.setattr(kind, "backward_per_sample", lambda self, *_: declined.append(self))
     copies = net.linear_bounds(entry, perturb=perturb)
+    assert declined
     for part in ("lower_A", "upper_A"):
         for key, value in getattr(lines, part).items():
             torch.testing.assert_close(value, getattr(copies, part)[key])
@@ -58,6 +64,8 @@ def test_by_samples_as_copies_would(name: str, both: bool, monkeypatch: pytest.M
     torch.testing.assert_close(
         net.bounds(entry, perturb=perturb, method="forward").upper, forward.upper
     )
+    assert bool(as_dense) == bool(in_closed_form)
+    assert as_dense or name != "linear" or both
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "same"])
