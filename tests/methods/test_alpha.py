@@ -218,9 +218,8 @@ def test_an_affine_model_has_nothing_to_optimise() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["resnet", "lstm", "several", "unbatched"])
+@pytest.mark.parametrize("name", ["resnet-basic", "lstm", "several"])
 def test_networks(name: str) -> None:
-    name = next((key for key in NETWORKS if key.startswith(name)), "mlp")
     case = NETWORKS[name]
     with torch.no_grad():
         check_sound(
@@ -229,6 +228,22 @@ def test_networks(name: str) -> None:
             count=6,
             methods=("crown", "alpha-crown"),
         )
+
+
+def test_a_model_without_a_batch() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(0), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3)
+    )
+    x = torch.rand(2, 6, 6)
+    net, region = bl.capture(model, x, batched=False), bl.Linf(x, 0.05)
+    assert not net.graph.batched
+    with torch.no_grad():
+        check_sound(model, (region,), count=6, methods=("crown", "alpha-crown"), net=net)
+        crown, alpha = net.bounds(region), net.bounds(region, method="alpha-crown")
+    assert alpha.lower.shape == (3,)
+    assert (alpha.lower >= crown.lower).all() and (alpha.upper <= crown.upper).all()
+    assert alpha.width.mean() < 0.99 * crown.width.mean()
 
 
 @pytest.mark.parametrize(
