@@ -627,9 +627,11 @@ def sentences() -> Sentences:
 
 
 def trained_on_words(model: str, device: torch.device) -> nn.Module:
-    recipe = Recipe.read({"data": "sst", "perturb": "words", "model": model, "epochs": 1, "batch": 4, "eps": 1.0, "start": 0.0, "length": 0.5, "schedule": "linear",
-                          "phrases": 0, "init": "default", "tightness": 0.0, "balance": 0.0,
-                          "budget": 1, "milestones": ()})  # fmt: skip
+    recipe = Recipe.read({
+        "data": "sst", "perturb": "words", "model": model, "epochs": 1, "batch": 4, "eps": 1.0,
+        "start": 0.0, "length": 0.5, "schedule": "linear", "phrases": 0, "init": "default",
+        "tightness": 0.0, "balance": 0.0, "budget": 1, "milestones": (),
+    })  # fmt: skip
     return Trainer(recipe, sentences(), None, Processes(0, 1, device)).run()
 
 

@@ -170,7 +170,9 @@ TINY = {
     f"train/{WNIDS[1]}/{WNIDS[1]}_boxes.txt": b"not a picture",
     "val/images/val_0.JPEG": jpeg((10, 10, 250)), "val/images/val_10.JPEG": jpeg((250, 10, 10)),
     "val/images/val_1.JPEG": jpeg(200),
-    "val/val_annotations.txt": "".join(f"val_{k}.JPEG\t{WNIDS[j]}\t0\t1\t2\t3\n" for k, j in ((0, 7), (1, 0), (10, 199))).encode(),
+    "val/val_annotations.txt": "".join(
+        f"val_{k}.JPEG\t{WNIDS[j]}\t0\t1\t2\t3\n" for k, j in ((0, 7), (1, 0), (10, 199))
+    ).encode(),
     "wnids.txt": "".join(f"{wnid}\n" for wnid in WNIDS).encode(),
 }  # fmt: skip
 for _split, _names, _labels in (
@@ -207,21 +209,39 @@ def archives(files: Files, above: str = "tiny-imagenet-200/") -> Files:
     }
 
 
+def binary() -> Files:
+    """CIFAR-10 as a label and an image after each other."""
+    records = lambda part: (bytes([y]) + x.tobytes() for x, y in zip(*part, strict=True))
+    return {f"{stem}.bin": b"".join(records(part)) for stem, part in CIFAR.items()}
+
+
+def sheets() -> Files:
+    """CIFAR-10 as large pictures, with the labels beside them."""
+    labels = {split: DATA["cifar10", split][1] for split in ("train", "test")}
+    return {f"{stem}.png": sheet(raw) for stem, (raw, _) in CIFAR.items()} | {
+        f"{split}_lables.json": json.dumps(found).encode() for split, found in labels.items()
+    }
+
+
 FORMS: dict[str, tuple[str, str, Files]] = {
     "plain": ("mnist", ".", idx_files("-", "")),
     "dots": ("mnist", "MNIST/raw", idx_files(".", "")),
     "gzipped": ("mnist", "package/data", idx_files("-", ".gz")),
     "gzipped dots": ("fashion-mnist", "FashionMNIST/raw", idx_files(".", ".gz")),
-    "python 2": ("cifar10", "cifar-10-batches-py", {stem: python2_batch(*part) for stem, part in CIFAR.items()}),
+    "python 2": (
+        "cifar10",
+        "cifar-10-batches-py",
+        {stem: python2_batch(*part) for stem, part in CIFAR.items()},
+    ),
     **{f"protocol {protocol}": ("cifar10", "cifar10", pickles(protocol)) for protocol in (2, 4, 5)},
-    "binary": ("cifar10", "cifar-10-batches-bin", {f"{stem}.bin": b"".join(bytes([y]) + x.tobytes() for x, y in zip(*part, strict=True)) for stem, part in CIFAR.items()}),
-    "sheets": ("cifar10", "package", {f"{stem}.png": sheet(raw) for stem, (raw, _) in CIFAR.items()} | {f"{split}_lables.json": json.dumps(DATA["cifar10", split][1]).encode() for split in ("train", "test")}),
+    "binary": ("cifar10", "cifar-10-batches-bin", binary()),
+    "sheets": ("cifar10", "package", sheets()),
     "folder": ("tiny-imagenet", "tiny-imagenet-200", TINY),
     "archives": ("tiny-imagenet", ".", archives(TINY)),
     "archives, bare names": ("tiny-imagenet", "tiny-imagenet", archives(TINY, "./")),
     "downscaled": ("downscaled-imagenet", "downscaled-imagenet", downscaled("")),
     "downscaled, zipped": ("downscaled-imagenet", ".", downscaled(".npz")),
-}  # fmt: skip
+}
 
 
 def check(data: Images, expected: tuple[np.ndarray, list[int]]) -> None:

@@ -249,10 +249,15 @@ def test_a_model_without_a_batch() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"iterations": -1}, "whole number"), ({"iterations": 2.5}, "whole number"), ({"inner": True}, "whole number"), ({"lr": 0}, "0 < lr"),
-        ({"lr": "fast"}, "0 < lr"), ({"sides": "left"}, "'both'"), ({"stop_when": "soon"}, "high enough"),
+        ({"iterations": -1}, "whole number"),
+        ({"iterations": 2.5}, "whole number"),
+        ({"inner": True}, "whole number"),
+        ({"lr": 0}, "0 < lr"),
+        ({"lr": "fast"}, "0 < lr"),
+        ({"sides": "left"}, "'both'"),
+        ({"stop_when": "soon"}, "high enough"),
     ],
-)  # fmt: skip
+)
 def test_wrong_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(bl.ArgumentError, match=message):
         bl.Alpha(**options)  # type: ignore[arg-type]

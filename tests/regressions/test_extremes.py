@@ -1,5 +1,5 @@
-"""Casts, overflow and extreme arguments of operators: wrong answers that attacks have found, one test
-a cause, each failed before it was mended."""
+"""Casts, overflow and extreme arguments of operators: wrong answers that attacks have found, one
+test a cause, each failed before it was mended."""
 
 from __future__ import annotations
 

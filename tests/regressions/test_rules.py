@@ -70,11 +70,14 @@ def test_pad_with_another_value(value: float) -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        nn.ReflectionPad2d((1, 2, 2, 1)), nn.Conv2d(1, 2, 3, padding=2, padding_mode="reflect"), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
-        nn.AvgPool2d(2, 2, 1, ceil_mode=True, count_include_pad=False), nn.AvgPool2d(3, 2, 1, divisor_override=4),
+        nn.ReflectionPad2d((1, 2, 2, 1)),
+        nn.Conv2d(1, 2, 3, padding=2, padding_mode="reflect"),
+        nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.AvgPool2d(2, 2, 1, ceil_mode=True, count_include_pad=False),
+        nn.AvgPool2d(3, 2, 1, divisor_override=4),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_reflect_padding_and_count_include_pad(layer: nn.Module) -> None:
     layer, x = layer.double(), draw(2, 1, 5, 5)
     lower, upper = exact_affine(layer, x, 0.2)
@@ -237,11 +240,16 @@ def test_layer_norm_of_large_values_in_single_precision() -> None:
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x: x * (x > 0), lambda x: (x > 0) * 3.0, lambda x: x + (x > 0), lambda x: (x > 0).sum(1) * 0.5 + x[:, 0], lambda x: x.to(torch.int64) * 2.5,
-        lambda x: (x > 0).to(x.dtype).mean(1), lambda x: torch.where((x > 0) & (x < 1), x, -x),
+        lambda x: x * (x > 0),
+        lambda x: (x > 0) * 3.0,
+        lambda x: x + (x > 0),
+        lambda x: (x > 0).sum(1) * 0.5 + x[:, 0],
+        lambda x: x.to(torch.int64) * 2.5,
+        lambda x: (x > 0).to(x.dtype).mean(1),
+        lambda x: torch.where((x > 0) & (x < 1), x, -x),
     ],
     ids=["times", "scaled", "added", "counted", "integer", "mean", "and"],
-)  # fmt: skip
+)
 def test_truth_values_in_arithmetic(f: Callable[[Tensor], Tensor]) -> None:
     """The coefficient of a value that is not a floating-point number must not be dropped on the way
     back."""
@@ -256,11 +264,13 @@ def test_truth_values_in_arithmetic(f: Callable[[Tensor], Tensor]) -> None:
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x: torch.where(x.round().bool(), x, 5.0), lambda x: torch.logical_not(x.round()).to(x.dtype), lambda x: torch.any(x.round(), 1).to(x.dtype),
+        lambda x: torch.where(x.round().bool(), x, 5.0),
+        lambda x: torch.logical_not(x.round()).to(x.dtype),
+        lambda x: torch.any(x.round(), 1).to(x.dtype),
         lambda x: torch.bitwise_and(x.to(torch.int64), 1).to(x.dtype),
     ],
     ids=["bool", "not", "any", "bitwise"],
-)  # fmt: skip
+)
 def test_truth_of_numbers_is_not_monotone(f: Callable[[Tensor], Tensor]) -> None:
     """-1, 0, 1 are true, false, true: bound it or refuse it."""
     x, grid = torch.zeros(1, 2, dtype=torch.float64), torch.linspace(-2, 2, 21, dtype=torch.float64)

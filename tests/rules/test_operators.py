@@ -356,7 +356,10 @@ WORDS = torch.tensor([[0, 3, 3], [1, 0, 4], [2, 2, 2], [4, 1, 0]])
 PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "embedding": (nn.Embedding(5, 3), WORDS),
     "embedding, padding_idx": (nn.Embedding(5, 3, padding_idx=0), WORDS),
-    "embedding, nonlinear": (nn.Sequential(nn.Embedding(5, 3), nn.Tanh(), nn.Flatten(), nn.Linear(9, 2)), WORDS),
+    "embedding, nonlinear": (
+        nn.Sequential(nn.Embedding(5, 3), nn.Tanh(), nn.Flatten(), nn.Linear(9, 2)),
+        WORDS,
+    ),
     "linear": (nn.Linear(3, 4), (3,)),
     "linear, two": (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (3,)),
     "conv1d": (nn.Conv1d(2, 4, 3, stride=2, padding=1, groups=2), (2, 5)),
@@ -381,15 +384,24 @@ PARAMETERS: dict[str, tuple[nn.Module, Any]] = {
     "inner": (Weighted(torch.inner, (3, 3)), (3,)),
     "inner, vector": (Weighted(torch.inner, (3,)), (3,)),
     "outer": (Weighted(lambda x, v, w: x @ torch.outer(v, w), (3,), (3,)), (3,)),
-    "addmm": (Weighted(lambda x, b, w: torch.addmm(b, x, w, alpha=2.0, beta=-1.0), (3,), (3, 3)), (3,)),
-    "addmv": (Weighted(lambda x, b, w, v: x * torch.addmv(b, w, v, beta=-1.0), (3,), (3, 3), (3,)), (3,)),
+    "addmm": (
+        Weighted(lambda x, b, w: torch.addmm(b, x, w, alpha=2.0, beta=-1.0), (3,), (3, 3)),
+        (3,),
+    ),
+    "addmv": (
+        Weighted(lambda x, b, w, v: x * torch.addmv(b, w, v, beta=-1.0), (3,), (3, 3), (3,)),
+        (3,),
+    ),
     "einsum": (Weighted(lambda x, w: torch.einsum("bi,oi->bo", x, w), (3, 3)), (3,)),
     "einsum, outer": (Weighted(lambda x, w: torch.einsum("bi,o->bio", x, w), (3,)), (3,)),
     "div": (Weighted(lambda x, w: x / (w.abs() + 1), (3,)), (3,)),
-    "expanded": (Weighted(lambda x, w: torch.cat([x, w.expand(x.shape[0], 2)], 1).tanh(), (2,)), (3,)),
+    "expanded": (
+        Weighted(lambda x, w: torch.cat([x, w.expand(x.shape[0], 2)], 1).tanh(), (2,)),
+        (3,),
+    ),
     "shared": (Weighted(lambda x, w: (x @ w).relu() @ w, (3, 3)), (3,)),
     "maximum": (Weighted(torch.maximum, (3,)), (3,)),
-}  # fmt: skip
+}
 
 
 BALLS = {

@@ -31,10 +31,12 @@ processes = Processes.here()
 trainer = Trainer(replace(PLAIN, epochs=epochs), images(), output, processes)
 trainer.resume()
 share = next(trainer._batches())
-loss, _ = trainer._step(*trainer.task.batch(share, torch.Generator().manual_seed(1)), ScheduleValues(0.03, 0.5, 0.2, 0.0))
+batch = trainer.task.batch(share, torch.Generator().manual_seed(1))
+loss, _ = trainer._step(*batch, ScheduleValues(0.03, 0.5, 0.2, 0.0))
 loss.backward()
 if processes.rank == 0:
-    torch.save([p.grad for p in trainer.model.parameters()], output.parent / f"{output.name}.gradients")
+    gradients = [p.grad for p in trainer.model.parameters()]
+    torch.save(gradients, output.parent / f"{output.name}.gradients")
 trainer.run()
 errors = evaluate(trainer.model, images(), 0.05, ("ibp",), Attack(3, 1), processes=processes)
 if processes.rank == 0:

@@ -51,11 +51,19 @@ def test_every_vision_row_of_the_paper_has_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"epoch": 3}, "no epoch"), ({"epochs": "3"}, "of type int"), ({"epochs": True}, "of type int"), ({"eps": -0.1}, "not be negative"),
-        ({"data": "mnits"}, "data must be one of"), ({"model": "cnn"}, "model must be one of"), ({"beta": [1.0]}, "first and a last"),
-        ({"beta": 1.0}, "list of numbers"), ({"kappa": [0.0, 2.0]}, "first and a last"), ({"batch": 0}, "positive"), ({"init": "zero"}, "init must be one of"),
+        ({"epoch": 3}, "no epoch"),
+        ({"epochs": "3"}, "of type int"),
+        ({"epochs": True}, "of type int"),
+        ({"eps": -0.1}, "not be negative"),
+        ({"data": "mnits"}, "data must be one of"),
+        ({"model": "cnn"}, "model must be one of"),
+        ({"beta": [1.0]}, "first and a last"),
+        ({"beta": 1.0}, "list of numbers"),
+        ({"kappa": [0.0, 2.0]}, "first and a last"),
+        ({"batch": 0}, "positive"),
+        ({"init": "zero"}, "init must be one of"),
     ],
-)  # fmt: skip
+)
 def test_wrong_recipes(values: dict[str, object], text: str) -> None:
     with pytest.raises(bl.ArgumentError, match=text):
         Recipe.read(values)
