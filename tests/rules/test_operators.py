@@ -286,23 +286,9 @@ def attack_on_grid(name: str, dtype: torch.dtype, count: int, seed: int) -> None
                 torch.maximum(box.lower + share * (box.upper - box.lower), box.lower), box.upper
             )
             value, line = model(x), lines.evaluate({source: x})
-            _each_inside(value, bounds.lower, bounds.upper, x, f"{name}: interval")
-            _each_inside(value, line.lower, line.upper, x, f"{name}: line")
-
-
-def _each_inside(value: Tensor, lower: Tensor, upper: Tensor, x: Tensor, what: str) -> None:
-    """As assert_inside, but every element has a tolerance of its own size, not that of the
-    largest."""
-    tolerance = {torch.float32: 1e-4, torch.float64: 1e-9}[value.dtype]
-    spread = torch.where(torch.isfinite(upper - lower), upper - lower, 0).abs()
-    room = tolerance * (1 + value.abs() + spread) + tolerance * x.abs()
-    bad = torch.isfinite(value) & ~((value >= lower - room) & (value <= upper + room))
-    if bad.any():
-        at = tuple(bad.nonzero()[0].tolist())
-        pytest.fail(
-            f"{what}: at {float(x[at])} the value {float(value[at])} is outside "
-            f"[{float(lower[at])}, {float(upper[at])}]"
-        )
+            for kind, (lower, upper) in (("interval", bounds), ("line", line)):
+                room = slack(value, lower, upper, x)
+                assert_inside(value, lower, upper, f"{name}: {kind}", room)
 
 
 # -- deeper ----------------------------------------------------------------------------------------
