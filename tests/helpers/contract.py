@@ -316,7 +316,8 @@ def _room_of_lines(
         upper_A=absolute(lines.upper_A),
         upper_b=lines.upper_b.abs(),
     ).evaluate(absolute(values))
-    return torch.minimum(slack(*terms), slack(truth, *line).max())
+    in_terms = slack(*(end.to(truth.dtype) for end in terms))  # with the precision of the values
+    return torch.minimum(in_terms, slack(truth, *line).max())
 
 
 def check_point(f: Callable[[Tensor], Any], x: Tensor, methods: tuple[str, ...] = METHODS) -> None:
