@@ -144,7 +144,7 @@ def test_a_model_that_branches_on_the_batch_size(
         torch.testing.assert_close(net(x), model(x))
 
 
-def test_a_squeeze_of_one_sample() -> None:
+def test_a_squeeze_takes_the_batch_dimension_of_one_sample() -> None:
     model = lambda x: x.squeeze() * 2
     net = bl.capture(model, torch.rand(4, 3))
     x = torch.rand(1, 3)

@@ -35,7 +35,7 @@ def test_casts_beyond_the_range_of_whole_numbers_are_refused() -> None:
         net.bounds(bl.Linf(x, 50.0))
 
 
-def test_sums_in_another_type() -> None:
+def test_sums_in_another_type_cast_before_they_add() -> None:
     model = lambda x: x.sum(1, dtype=torch.int64).float()
     x = torch.full((2, 3), 0.5)
     found = bl.capture(model, x).bounds(bl.Linf(x, 0.6))
@@ -80,7 +80,7 @@ def test_a_bound_that_overflows_says_nothing(method: str) -> None:
 
 @pytest.mark.parametrize("function", ["softmax", "logsumexp"])
 @pytest.mark.parametrize("method", ["crown", "alpha-crown", "forward"])
-def test_scores_far_apart(function: str, method: str) -> None:
+def test_scores_far_below_the_largest_bound_do_not_underflow(function: str, method: str) -> None:
     """The tangent of log-sum-exp was taken relative to the largest upper bound: at a centre 100
     below it exp(-100) is no normal number."""
     score = lambda x: torch.cat([x, torch.zeros_like(x)], 1)
@@ -199,7 +199,7 @@ def test_a_pole_that_rounding_hides() -> None:
 @pytest.mark.parametrize(
     "function", [torch.log, torch.rsqrt, torch.log2, torch.log1p, torch.acosh, torch.reciprocal]
 )
-def test_up_to_infinity(function: Callable[[Tensor], Tensor]) -> None:
+def test_a_box_up_to_infinity_ends_at_the_limit(function: Callable[[Tensor], Tensor]) -> None:
     lower, upper = torch.full((1, 1), 2.0), torch.full((1, 1), math.inf)
     found = bl.capture(function, lower).bounds(bl.Box(lower, upper), method="ibp")
     ends = torch.stack([function(lower), function(upper)])

@@ -185,7 +185,7 @@ def test_the_reach_of_large_and_of_no_perturbations_is_finite() -> None:
     assert found.lower.shape == (2,)
 
 
-def test_one_dimension_is_one_per_sample() -> None:
+def test_a_radius_of_one_dimension_is_one_per_sample() -> None:
     x, eps = torch.zeros(3, 3), torch.tensor([0.1, 0.2, 0.3])
     assert torch.equal(bl.Linf(x, eps).hull().upper, eps[:, None].expand(3, 3))
     assert torch.equal(bl.Linf(x, eps[None]).hull().upper, eps.expand(3, 3))

@@ -48,7 +48,7 @@ def test_dilated_depthwise_convolutions_behind_each_other() -> None:
     check_sound(model, (bl.Linf(draw(2, 2, 6, 6), 0.3),))
 
 
-def test_max_pooling_with_padding() -> None:
+def test_padding_never_wins_a_maximum() -> None:
     """Padding never wins: with negative inputs a padded zero would."""
     pool, x = nn.MaxPool2d(3, 2, 1), draw(2, 1, 5, 5) - 6
     points = [x - 0.5, x + 0.5, *[x + 0.5 * draw(*x.shape, seed=s).clamp(-1, 1) for s in range(50)]]
@@ -60,7 +60,7 @@ def test_max_pooling_with_padding() -> None:
 
 
 @pytest.mark.parametrize("value", [3.0, -2.0, 0.25])
-def test_pad_with_another_value(value: float) -> None:
+def test_padding_has_the_value_that_was_asked_for(value: float) -> None:
     f = lambda x: F.pad(x, (1, 2), value=value)
     x = draw(2, 3)
     for method, bounds in answers(f, bl.Linf(x, 0.1)).items():
@@ -91,7 +91,7 @@ def test_reflect_padding_and_count_include_pad(layer: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("exponent", [4, 3, 6])
-def test_power_on_1_2(exponent: int) -> None:
+def test_the_chord_of_a_power_reaches_its_end(exponent: int) -> None:
     """x**4 on [1, 2] reaches 16; 11.8 has been given as its upper bound."""
     x = torch.full((1, 1), 1.5, dtype=torch.float64)
     for method, bounds in answers(lambda x: x**exponent, bl.Linf(x, 0.5)).items():
@@ -189,7 +189,7 @@ def outside() -> Iterator[None]:
     [torch.ops.boundlab_tests.grow, lambda x: torch.ops.boundlab_tests.scaled(x, -2.0)],
     ids=["elementwise", "composition"],
 )
-def test_operator_from_outside(f: Callable[[Tensor], Tensor]) -> None:
+def test_upper_lines_of_an_operator_from_outside_are_chords(f: Callable[[Tensor], Tensor]) -> None:
     """The upper line of a convex function is its chord, not its tangent: lower and upper
     coefficients differ."""
     x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -291,7 +291,7 @@ def test_truth_of_numbers_is_not_monotone(f: Callable[[Tensor], Tensor]) -> None
     ],
     ids=["ij", "ji"],
 )
-def test_outer_products(f: Callable[[Tensor], Tensor]) -> None:
+def test_outer_products_do_not_sum_over_samples(f: Callable[[Tensor], Tensor]) -> None:
     """As many samples as elements, so that a sum over the wrong dimension has the right shape."""
     x = draw(3, 3)
     values = torch.stack([f(x + 0.5 * draw(3, 3, seed=s).clamp(-1, 1)) for s in range(60)])
@@ -334,7 +334,7 @@ def test_functions_that_torch_writes_out_are_one_node(
     assert len(near.graph.nodes) > 6
 
 
-def test_where_the_largest_can_be() -> None:
+def test_the_index_of_the_largest_covers_all_that_may_win() -> None:
     x = torch.tensor([[0.0, 1.0, 1.2, -1.0], [3.0, 0.0, 0.1, 0.0]])
     bounds = bl.capture(lambda x: tuple(x.max(1)), x).bounds(bl.Linf(x, 0.15), method="crown")
     assert bounds[1].lower.tolist() == [1, 0] and bounds[1].upper.tolist() == [2, 0]
