@@ -11,7 +11,7 @@ import torch
 from rich.progress import track
 
 import boundlab as bl
-from tests.contract import METHODS
+from tests.helpers.contract import METHODS
 from tests.random_graphs import NAMES, attack, random_program, random_region
 
 

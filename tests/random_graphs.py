@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 import boundlab as bl
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.graph.layout import Layout
-from tests.contract import check_sound
+from tests.helpers.contract import check_sound
 
 aten = torch.ops.aten
 WIDTH, BATCH = 4, 2

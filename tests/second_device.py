@@ -143,10 +143,9 @@ def _refuse(name: str, args: Any) -> None:
         if isinstance(leaf, Tensor) and leaf.device == HOST and id(leaf) not in indices
     ]
     if any(leaf.dim() or name in _ELEMENTWISE_ONLY for leaf in on_host):
-        raise Refused(
-            f"{name}: tensors of two devices: "
-            f"{[(str(leaf.device), tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor)]}"
-        )
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        places = [(str(tensor.device), tuple(tensor.shape)) for tensor in tensors]
+        raise Refused(f"{name}: tensors of two devices: {places}")
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ from boundlab.data.sentences import load_sst
 from boundlab.methods import backward, memory
 from boundlab.models.text import build_text
 from boundlab.training.recipes import RECIPES
-from tests.test_words import write_treebank
+from tests.helpers.data import write_treebank
 
 FAST = [
     (name, method)

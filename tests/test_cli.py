@@ -20,6 +20,7 @@ from boundlab.cli import main
 from boundlab.commands.operators import KINDS, supported
 from boundlab.demo import load_digits, load_model
 from boundlab.rules.registry import COMPOSITIONS, RULES
+from tests.helpers.commands import run
 
 MODELS = """
 import torch
@@ -65,10 +66,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def results(output: str = "boundlab-report") -> list[dict[str, object]]:
     return list(json.loads((Path(output) / "results.json").read_text())["runs"])
-
-
-def run(*argv: str) -> int:
-    return main(list(argv))
 
 
 # -- demo and ops ----------------------------------------------------------------------------------

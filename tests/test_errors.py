@@ -19,7 +19,7 @@ def mlp() -> bl.Net:
     return bl.capture(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 5)), X)
 
 
-def run(f: Callable[..., Any], *entries: Any) -> Any:
+def bounds_around(f: Callable[..., Any], *entries: Any) -> Any:
     centres = [e.centre if isinstance(e, bl.Region) else e for e in entries]
     return bl.capture(f, *centres).bounds(*entries)
 
@@ -51,7 +51,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "region of a list": (lambda: bl.Linf([1.0, 2.0], 0.1), bl.ArgumentError, "must be a tensor, not list"),
     # type: ignore[arg-type]
     "nan in a region": (lambda: bl.Linf(torch.full((2, 3), torch.nan), 0.1), bl.ArgumentError, "contains NaN"),
-    "nan in a plain input": (lambda: run(lambda x, y: x + y, bl.Linf(X, 0.1), torch.full((2, 3), torch.nan)), bl.ArgumentError, "'y' contains NaN|contains NaN"),
+    "nan in a plain input": (lambda: bounds_around(lambda x, y: x + y, bl.Linf(X, 0.1), torch.full((2, 3), torch.nan)), bl.ArgumentError, "'y' contains NaN|contains NaN"),
     "empty box": (lambda: bl.Box(X + 1, X), bl.ArgumentError, "the box is empty"),
     "box of two shapes": (lambda: bl.Box(X, torch.zeros(3)), bl.ArgumentError, "the shapes differ"),
     "empty valid range": (lambda: bl.Linf(X, 0.1, lower=2.0, upper=3.0), bl.ArgumentError, "the region is empty"),
@@ -74,23 +74,23 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "model that fails": (lambda: bl.capture(nn.Linear(4, 4), X), bl.CaptureError, r"Check first that model\(\*inputs\) runs"),
     "data-dependent control flow": (lambda: bl.capture(branches, X), bl.CaptureError, "torch.where"),
     "operator that mixes samples": (lambda: bl.capture(lambda x: x - x.mean(0), X), bl.MixedSamples, "aten.*batched=False"),
-    "unsupported operator": (lambda: run(with_complex_operator, bl.Linf(X, 0.1)), bl.UnsupportedOperator, r"special_i0.*test_errors.py:\d+.*Register one"),
-    "log reaches zero": (lambda: run(torch.log, bl.Linf(X + 1, 2.0)), bl.DomainError, r"aten.log.*must lie in \(0, inf\)"),
-    "division by zero": (lambda: run(lambda x: 1 / x, bl.Linf(X + 1, 2.0)), bl.DomainError, "aten.reciprocal.*contains zero"),
-    "square root of a negative": (lambda: run(torch.sqrt, bl.Linf(X + 1, 2.0)), bl.DomainError, "aten.sqrt"),
-    "arcsine outside": (lambda: run(torch.asin, bl.Linf(X, 2.0)), bl.DomainError, r"\[-1, 1\]"),
-    "tangent across a pole": (lambda: run(torch.tan, bl.Linf(X, 2.0)), bl.DomainError, "poles"),
-    "fractional power of a negative": (lambda: run(lambda x: x**1.5, bl.Linf(X, 1.0)), bl.DomainError, "aten.pow"),
+    "unsupported operator": (lambda: bounds_around(with_complex_operator, bl.Linf(X, 0.1)), bl.UnsupportedOperator, r"special_i0.*test_errors.py:\d+.*Register one"),
+    "log reaches zero": (lambda: bounds_around(torch.log, bl.Linf(X + 1, 2.0)), bl.DomainError, r"aten.log.*must lie in \(0, inf\)"),
+    "division by zero": (lambda: bounds_around(lambda x: 1 / x, bl.Linf(X + 1, 2.0)), bl.DomainError, "aten.reciprocal.*contains zero"),
+    "square root of a negative": (lambda: bounds_around(torch.sqrt, bl.Linf(X + 1, 2.0)), bl.DomainError, "aten.sqrt"),
+    "arcsine outside": (lambda: bounds_around(torch.asin, bl.Linf(X, 2.0)), bl.DomainError, r"\[-1, 1\]"),
+    "tangent across a pole": (lambda: bounds_around(torch.tan, bl.Linf(X, 2.0)), bl.DomainError, "poles"),
+    "fractional power of a negative": (lambda: bounds_around(lambda x: x**1.5, bl.Linf(X, 1.0)), bl.DomainError, "aten.pow"),
     "unknown intermediate": (lambda: mlp().bounds(bl.Linf(X, 0.1), intermediates=True)["layer9"], bl.ArgumentError, "no node or module 'layer9'"),
     "intermediates not kept": (lambda: mlp().bounds(bl.Linf(X, 0.1))["0"], bl.ArgumentError, "intermediates=True"),
     "second rule for an operator": (lambda: bl.affine(torch.ops.aten.relu), bl.ArgumentError, "already has a rule"),
     "region without a centre on an input": (lambda: mlp().bounds(bl.Linf(eps=0.1)), bl.ArgumentError, "has no centre"),
     "attention with dropout in train mode": (
-        lambda: run(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.1, batch_first=True).train(), bl.Linf(torch.zeros(2, 3, 4), 0.1)),
+        lambda: bounds_around(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.1, batch_first=True).train(), bl.Linf(torch.zeros(2, 3, 4), 0.1)),
         bl.BoundlabError,
         "eval",
     ),
-    "dropout in train mode": (lambda: run(nn.Dropout(0.5).train(), bl.Linf(X, 0.1)), bl.BoundlabError, "eval"),
+    "dropout in train mode": (lambda: bounds_around(nn.Dropout(0.5).train(), bl.Linf(X, 0.1)), bl.BoundlabError, "eval"),
 }  # fmt: skip
 
 

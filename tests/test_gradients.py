@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.methods.method import METHODS
-from tests.contract import steps
+from tests.helpers.contract import steps
 
 NETWORKS = {
     "relu": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),

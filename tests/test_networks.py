@@ -4,18 +4,17 @@ influence each other."""
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, check_sound, members, slack, steps
-from tests.networks import NETWORKS, one_thread
+from tests.helpers.captures import bounds_of, boxes, captured, tensors_of
+from tests.helpers.contract import METHODS, assert_close, check_sound, steps
+from tests.networks import NETWORKS
 
 SLOW = frozenset(
     (
@@ -32,48 +31,12 @@ SLOW = frozenset(
 """Variants of networks that the ordinary run has in another form."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
 def named(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
 
 
-@functools.cache
-def captured(name: str) -> tuple[nn.Module, bl.Net]:
-    """The network and its graph, captured from a batch of 2."""
-    case = NETWORKS[name]
-    model = case.model()
-    return model, bl.capture(model, *case.inputs(2))
-
-
-def tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def bounds_of(value: Any) -> list[bl.Bounds]:
-    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, bl.Bounds))
-    return [leaf for leaf in leaves if isinstance(leaf, bl.Bounds)]
-
-
-def boxes(name: str, batch: int, scale: float = 1.0) -> tuple[bl.Linf, ...]:
-    case = NETWORKS[name]
-    return tuple(bl.Linf(x, scale * case.eps) for x in case.inputs(batch, seed=5))
-
-
 def single(regions: tuple[bl.Linf, ...], i: int) -> tuple[bl.Linf, ...]:
     return tuple(bl.Linf(region.centre[i : i + 1], region.eps) for region in regions)
-
-
-def assert_equal(a: Tensor, b: Tensor, what: str, factor: float = 3.0) -> None:
-    assert a.shape == b.shape, f"{what}: shapes {tuple(a.shape)} and {tuple(b.shape)}"
-    difference = (a - b).detach().abs().max()
-    assert difference <= factor * slack(a.detach(), b.detach()), (
-        f"{what}: differs by {float(difference):.3e}"
-    )
 
 
 @pytest.mark.parametrize("name", named(NETWORKS))
@@ -85,10 +48,10 @@ def test_graph_is_the_module(name: str) -> None:
             values = net.graph.run(
                 net._read_state() | dict(zip(net.graph.inputs, inputs, strict=True))
             )
-            truth = tensors(model(*inputs))
+            truth = tensors_of(model(*inputs))
         assert len(truth) == len(net.graph.outputs)
         for output, value in zip(net.graph.outputs, truth, strict=True):
-            assert_equal(values[output.name], value, f"batch of {batch}")
+            assert_close(values[output.name], value, what=f"batch of {batch}")
 
 
 @pytest.mark.parametrize("name", named(NETWORKS))
@@ -123,8 +86,12 @@ def test_samples_do_not_influence_each_other(name: str) -> None:
                 bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
                 strict=True,
             ):
-                assert_equal(all_of_them.lower[i], alone.lower[0], f"{method}, sample {i}, lower")
-                assert_equal(all_of_them.upper[i], alone.upper[0], f"{method}, sample {i}, upper")
+                assert_close(
+                    all_of_them.lower[i], alone.lower[0], what=f"{method}, sample {i}, lower"
+                )
+                assert_close(
+                    all_of_them.upper[i], alone.upper[0], what=f"{method}, sample {i}, upper"
+                )
 
 
 @pytest.mark.slow
@@ -140,8 +107,8 @@ def test_samples_do_not_influence_each_other_by_any_method(name: str, method: st
             bounds_of(net.bounds(*single(regions, i), method=method, alpha=steps(method))),
             strict=True,
         ):
-            assert_equal(all_of_them.lower[i], alone.lower[0], f"sample {i}, lower")
-            assert_equal(all_of_them.upper[i], alone.upper[0], f"sample {i}, upper")
+            assert_close(all_of_them.lower[i], alone.lower[0], what=f"sample {i}, lower")
+            assert_close(all_of_them.upper[i], alone.upper[0], what=f"sample {i}, upper")
 
 
 @pytest.mark.slow
@@ -149,7 +116,7 @@ def test_samples_do_not_influence_each_other_by_any_method(name: str, method: st
 def test_radius_zero_is_the_value(name: str) -> None:
     model, net = captured(name)
     inputs = NETWORKS[name].inputs(3, seed=5)
-    truth = tensors(model(*inputs))
+    truth = tensors_of(model(*inputs))
     for method in METHODS:
         for value, bound in zip(
             truth,
@@ -158,113 +125,8 @@ def test_radius_zero_is_the_value(name: str) -> None:
             ),
             strict=True,
         ):
-            assert_equal(bound.lower, value, f"{method}, lower", 10.0)
-            assert_equal(bound.upper, value, f"{method}, upper", 10.0)
-
-
-SPECIFIED = (
-    "mlp",
-    "highway",
-    "cnn",
-    "densenet",
-    "unet-transposed",
-    "rnn-tanh",
-    "attention",
-    "attention-causal",
-    "siamese",
-    "log-softmax",
-    "sine",
-    "graph",
-)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", SPECIFIED)
-def test_specifications(name: str, method: str) -> None:
-    """spec of shape (specs, out) and (batch, specs, out): the same, true, and per sample; sides as
-    asked."""
-    model, net = captured(name)
-    regions = boxes(name, 3)
-    size = tensors(model(*NETWORKS[name].inputs(1)))[0].numel()
-    spec = torch.randn(
-        3, 2, size, generator=torch.Generator().manual_seed(0), dtype=NETWORKS[name].dtype
-    )
-    whole = net.bounds(*regions, spec=spec, method=method, alpha=steps(method))
-    assert whole.lower.shape == whole.upper.shape == (3, 2)
-    shared = net.bounds(*regions, spec=spec[1], method=method, alpha=steps(method))
-    assert_equal(whole.lower[1], shared.lower[1], "spec for one sample")
-    assert_equal(whole.upper[1], shared.upper[1], "spec for one sample")
-    for point in zip(
-        *[members(region, 4, seed) for seed, region in enumerate(regions)], strict=True
-    ):
-        with torch.no_grad():
-            value = (spec @ model(*point).reshape(3, size, 1)).squeeze(-1)
-        assert_inside(value, whole.lower.detach(), whole.upper.detach(), "spec")
-    lower, upper = (
-        net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides=side)
-        for side in ("lower", "upper")
-    )
-    assert_equal(lower.lower, whole.lower, "lower side")
-    assert_equal(upper.upper, whole.upper, "upper side")
-    assert torch.isposinf(lower.upper).all()
-    assert torch.isneginf(upper.lower).all()
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "name", ["mlp", "cnn", "highway", "attention-pooling", "several", "choices"]
-)
-def test_sides(name: str, method: str) -> None:
-    _, net = captured(name)
-    regions = boxes(name, 2)
-    both = bounds_of(net.bounds(*regions, method=method, alpha=steps(method)))
-    lower, upper = (
-        bounds_of(net.bounds(*regions, method=method, alpha=steps(method), sides=side))
-        for side in ("lower", "upper")
-    )
-    for a, b, c in zip(both, lower, upper, strict=True):
-        assert_equal(a.lower, b.lower, "lower side")
-        assert_equal(a.upper, c.upper, "upper side")
-        assert torch.isposinf(b.upper).all()
-        assert torch.isneginf(c.lower).all()
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["mlp", "cnn", "densenet", "softmax"])
-def test_margins(name: str, method: str) -> None:
-    """f_y - f_k for k != y in order, at least as tight as the difference of the bounds, and
-    true."""
-    model, net = captured(name)
-    regions = boxes(name, 3)
-    classes = model(*NETWORKS[name].inputs(1)).shape[1]
-    labels = torch.tensor([0, classes - 1, 1])
-    margins = net.margins(*regions, labels, method=method, alpha=steps(method))
-    assert margins.shape == (3, classes - 1)
-    others = torch.tensor([[k for k in range(classes) if k != label] for label in labels.tolist()])
-    eye = torch.eye(classes)
-    spec = eye[labels][:, None] - eye[others]
-    assert_equal(
-        margins,
-        net.bounds(*regions, spec=spec, method=method, alpha=steps(method), sides="lower").lower,
-        "margins as a specification",
-    )
-    # behind a linear layer the difference is never looser than the two bounds apart
-    if name != "softmax":
-        bounds = net.bounds(*regions, method=method, alpha=steps(method))
-        apart = bounds.lower.gather(1, labels[:, None]) - bounds.upper.gather(1, others)
-        assert (margins >= apart - 3 * slack(margins.detach(), apart.detach())).all()
-    for (point,) in zip(members(regions[0], 6, 0), strict=True):
-        with torch.no_grad():
-            value = model(point)
-        difference = value.gather(1, labels[:, None]) - value.gather(1, others)
-        assert_inside(
-            difference, margins.detach(), torch.full_like(margins, torch.inf).detach(), "margins"
-        )
-
-
-def test_margins_of_a_single_class_are_empty() -> None:
-    _, net = captured("sine")
-    assert net.margins(*boxes("sine", 2), torch.tensor([0, 0])).shape == (2, 0)
+            assert_close(bound.lower, value, 10.0, f"{method}, lower")
+            assert_close(bound.upper, value, 10.0, f"{method}, upper")
 
 
 NORMS = [
@@ -310,10 +172,10 @@ def test_per_sample_and_per_element_radii() -> None:
     (x,) = NETWORKS["cnn"].inputs(3)
     per_sample = torch.tensor([0.0, 0.02, 0.1])
     bounds = net.bounds(bl.Linf(x, per_sample))
-    assert_equal(bounds.lower[0], model(x)[0], "a sample that does not move")
+    assert_close(bounds.lower[0], model(x)[0], what="a sample that does not move")
     for i in range(3):
         alone = net.bounds(bl.Linf(x[i : i + 1], float(per_sample[i])))
-        assert_equal(bounds.lower[i], alone.lower[0], f"sample {i}")
+        assert_close(bounds.lower[i], alone.lower[0], what=f"sample {i}")
     check_sound(model, (bl.Linf(x, per_sample),), net=net, count=4)
     check_sound(model, (bl.Linf(x, 0.1 * (torch.rand_like(x) < 0.3)),), net=net, count=4)
 
@@ -357,14 +219,6 @@ def test_overwriting_by_value_is_right_or_refused() -> None:
         check_sound(Overwritten(), (bl.Linf(x, 0.3),))
 
 
-def test_padding_of_a_maximum_costs_nothing() -> None:
-    """The best entry of a window that reaches into the padding bounds it exactly."""
-    x = torch.tensor([[[2.5, 0.5, 0.5, 0.5]]])
-    lines = bl.capture(nn.MaxPool1d(3, 2, 1), x).linear_bounds(bl.Linf(x, 0.5))
-    (matrix,) = lines.upper_A.values()
-    assert matrix[0, 0, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
 def test_a_mask_does_not_spoil_forward_mode() -> None:
     """Scores of -inf carry weight 0: forward mode is as tight as without the masked entries."""
 
@@ -381,5 +235,5 @@ def test_a_mask_does_not_spoil_forward_mode() -> None:
             bl.Linf(x[:, :2], 0.1), method=method, alpha=steps(method)
         )
         long = bl.capture(masked, x).bounds(bl.Linf(x, 0.1), method=method, alpha=steps(method))
-        assert_equal(short.lower, long.lower, method)
-        assert_equal(short.upper, long.upper, method)
+        assert_close(short.lower, long.lower, what=method)
+        assert_close(short.upper, long.upper, what=method)

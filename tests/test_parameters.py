@@ -4,7 +4,7 @@ weight ball."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -12,14 +12,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import boundlab as bl
-from tests.contract import METHODS, assert_inside, members, slack, steps
-from tests.networks import NETWORKS, one_thread, stir
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    with one_thread():
-        yield
+from tests.helpers.captures import captured
+from tests.helpers.contract import (
+    METHODS,
+    assert_close,
+    assert_inside,
+    assert_within,
+    members,
+    slack,
+    steps,
+)
+from tests.networks import NETWORKS, stir
 
 
 class Words(nn.Module):
@@ -40,6 +43,8 @@ def body(first: nn.Module, act: nn.Module, features: int) -> Callable[[], nn.Mod
 
 
 WORDS = torch.tensor([[0, 1, 2], [3, 0, 5], [1, 1, 0]])
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...] | Tensor]] = {
     "linear": (body(nn.Linear(3, 4), nn.ReLU(), 4), (3,)),
     "linear without bias": (body(nn.Linear(3, 4, bias=False), nn.Tanh(), 4), (3,)),
@@ -71,11 +76,11 @@ assert not MODELS.keys() & NETWORKS.keys()
 
 
 @functools.cache
-def captured(name: str) -> tuple[nn.Module, bl.Net, Tensor]:
+def prepared(name: str) -> tuple[nn.Module, bl.Net, Tensor]:
     if name in NETWORKS:
-        case = NETWORKS[name]
-        model, (x,) = case.model(), case.inputs(2)
-        return model, bl.capture(model, x), x
+        model, net = captured(name)
+        (x,) = NETWORKS[name].inputs(2)
+        return model, net, x
     build, data = MODELS[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -144,7 +149,7 @@ def attack(
     methods: tuple[str, ...] = METHODS,
     count: int = 4,
 ) -> None:
-    model, net, x = captured(name)
+    model, net, x = prepared(name)
     points = weight_members(model, regions, x, count)
     inputs = members(entry, count, 9) if isinstance(entry, bl.Region) else [entry]
     for method in methods:
@@ -159,21 +164,21 @@ def attack(
 
 
 def perturbable(name: str) -> list[str]:
-    model, net, _ = captured(name)
+    model, net, _ = prepared(name)
     return [
         path for path in net.graph.parameters.values() if path in dict(model.named_parameters())
     ]
 
 
 def placed(name: str, paths: list[str], kind: str) -> dict[str, bl.Region]:
-    model, _, _ = captured(name)
+    model, _, _ = prepared(name)
     return {path: REGIONS[kind](model.get_parameter(path)) for path in paths}
 
 
 @pytest.mark.parametrize("kind", ["Linf", "L2", "L1"])
 @pytest.mark.parametrize("name", MODELS)
 def test_one_parameter(name: str, kind: str) -> None:
-    _, _, x = captured(name)
+    _, _, x = prepared(name)
     for path in perturbable(name):
         attack(name, placed(name, [path], kind), x)
 
@@ -181,21 +186,21 @@ def test_one_parameter(name: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["Linf per element", "L2 per element", "Box"])
 @pytest.mark.parametrize("name", ["linear", "conv 2d", "batch norm 1d", "embedding"])
 def test_radii_per_element(name: str, kind: str) -> None:
-    _, _, x = captured(name)
+    _, _, x = prepared(name)
     attack(name, placed(name, perturbable(name), kind), x)
 
 
 @pytest.mark.parametrize("kind", ["Linf", "L2", "L1"])
 @pytest.mark.parametrize("name", MODELS)
 def test_all_parameters(name: str, kind: str) -> None:
-    _, _, x = captured(name)
+    _, _, x = prepared(name)
     attack(name, placed(name, perturbable(name), kind), x)
 
 
 @pytest.mark.parametrize("kind", ["Linf", "L2"])
 @pytest.mark.parametrize("name", [name for name in MODELS if "embedding" not in name])
 def test_parameters_and_inputs(name: str, kind: str) -> None:
-    _, _, x = captured(name)
+    _, _, x = prepared(name)
     attack(name, placed(name, perturbable(name), kind), bl.Linf(x, 0.05))
     attack(name, placed(name, perturbable(name)[:1], kind), bl.L2(x, 0.1))
 
@@ -221,13 +226,17 @@ INSIDE: dict[str, tuple[str, ...]] = {
     "functional": ("w1", "b1", "w2"),
     "shared": ("fc.weight", "fc.bias"),
 }
+
+
 SLOW = frozenset(("vit", "lstm", "gru", "rnn-relu", "convnext", "attention-windows"))
+
+
 LARGER = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in INSIDE]
 
 
 @pytest.mark.parametrize("name", LARGER)
 def test_parameters_inside_networks(name: str) -> None:
-    _, _, x = captured(name)
+    _, _, x = prepared(name)
     for path in INSIDE[name] if len(INSIDE[name]) > 1 else ():
         attack(name, {path: bl.Linf(eps=0.01)}, x, count=2)
     attack(name, {path: bl.L2(eps=0.02) for path in INSIDE[name]}, bl.Linf(x, 0.005), count=2)
@@ -235,7 +244,7 @@ def test_parameters_inside_networks(name: str) -> None:
 
 def test_tokens_and_positions_of_a_transformer() -> None:
     """The class token is expanded over the batch, the positions are added to every sample."""
-    _, _, x = captured("vit")
+    _, _, x = prepared("vit")
     attack(
         "vit",
         {"cls": bl.L2(eps=0.02), "position": bl.Linf(eps=0.005)},
@@ -249,7 +258,7 @@ def test_tokens_and_positions_of_a_transformer() -> None:
 @pytest.mark.parametrize("name", [*MODELS, "shared", "attention-pooling", "conv1d"])
 def test_samples_do_not_influence_each_other(name: str, method: str) -> None:
     """A weight is one for all samples, but each sample has its own worst case."""
-    _, net, x = captured(name)
+    _, net, x = prepared(name)
     regions = placed(name, perturbable(name), "L2")
     entry = (lambda x: bl.Linf(x, 0.02)) if x.is_floating_point() else (lambda x: x)
     whole = net.bounds(entry(x), perturb=regions, method=method, alpha=steps(method))
@@ -259,13 +268,13 @@ def test_samples_do_not_influence_each_other(name: str, method: str) -> None:
             # a gradient that is nearly zero takes its sign from rounding, so optimised slopes
             # differ a little
             room = 50 if method == "alpha-crown" else 3
-            assert (a - b).detach().abs().max() <= room * slack(a.detach(), b.detach())
+            assert_close(a, b, room)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", [*MODELS, "shared", "functional"])
 def test_radius_zero_is_the_value(name: str, method: str) -> None:
-    model, net, x = captured(name)
+    model, net, x = prepared(name)
     value = model(x).detach()
     for ball in (bl.Linf, bl.L2, bl.L1):
         bounds = net.bounds(
@@ -274,14 +283,14 @@ def test_radius_zero_is_the_value(name: str, method: str) -> None:
             method=method,
             alpha=steps(method),
         )
-        assert (bounds.lower - value).abs().max() <= 10 * slack(value)
-        assert (bounds.upper - value).abs().max() <= 10 * slack(value)
+        for end in bounds:
+            assert_within((end - value).detach().abs(), 10 * slack(value), "radius 0: differs")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_affine_parameter_is_bounded_exactly(method: str) -> None:
     """The output is affine in the last layer: the bounds are the extreme values themselves."""
-    model, net, x = captured("linear")
+    model, net, x = prepared("linear")
     with torch.no_grad():
         hidden, value = model[:3](x), model(x)
     for region, weight_room, bias_room in (
@@ -303,7 +312,7 @@ def test_an_affine_parameter_is_bounded_exactly(method: str) -> None:
 
 
 def test_linear_bounds_in_a_parameter_hold_pointwise() -> None:
-    model, net, x = captured("conv 2d")
+    model, net, x = prepared("conv 2d")
     regions = {"0.weight": bl.L2(eps=0.1), "3.bias": bl.Linf(eps=0.1)}
     lines = net.linear_bounds(bl.Linf(x, 0.05), perturb=regions)
     assert lines.lower_A["0.weight"].shape == (3, 2, *model[0].weight.shape)
@@ -331,7 +340,7 @@ def test_the_region_follows_the_parameter() -> None:
 
 
 def test_a_running_statistic_can_be_perturbed() -> None:
-    model, net, x = captured("batch norm 1d")
+    model, net, x = prepared("batch norm 1d")
     for name in ("0.1.running_mean", "0.1.running_var"):
         value = model.get_buffer(name)
         for method in METHODS:
@@ -352,7 +361,7 @@ def test_a_running_statistic_can_be_perturbed() -> None:
 
 
 def test_wrong_parameters_are_refused() -> None:
-    _, net, x = captured("linear")
+    _, net, x = prepared("linear")
     for perturb in (
         {"nothing": bl.L2(eps=0.1)},
         {"0.weight": 0.1},

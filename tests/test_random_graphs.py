@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import boundlab as bl
-from tests.contract import check_sound
+from tests.helpers.contract import check_sound
 from tests.random_graphs import Program, attack, random_program, random_region
 
 number = st.integers(0, (1 << 16) - 1)

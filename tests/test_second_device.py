@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,19 @@ from boundlab.training.trainer import Trainer
 from boundlab.training.weights import attack_weights, surface
 from boundlab.training.words import evaluate_words
 from tests import second_device
+from tests.helpers.captures import captured
 from tests.networks import NETWORKS
 from tests.second_device import DEVICE, HOST, Refused
-from tests.test_train_command import files  # noqa: F401, a fixture
 
 QUICK = ("mlp", "cnn", "lstm", "encoder-pre-gelu", "choices", "attention-causal")
+
+
 HOST_ONLY = ("lstm-last-state",)
 """Networks that make tensors on the CPU wherever their inputs lie."""
+
+
 ALPHA = bl.Alpha(iterations=2)
+
 
 Ask = Callable[[torch.device], Any]
 
@@ -82,12 +86,6 @@ def test_it_counts_waits_and_kernels() -> None:
 # -- cells -----------------------------------------------------------------------------------------
 
 
-@cache
-def captured(network: str, device: torch.device) -> bl.Net:
-    case = NETWORKS[network]
-    return bl.capture(case.model().to(device), *(x.to(device) for x in case.inputs(2)))
-
-
 def asked(
     network: str,
     device: torch.device,
@@ -96,7 +94,7 @@ def asked(
 ) -> tuple[bl.Net, tuple[Any, ...]]:
     """A network, and a region around the first of its inputs."""
     first, *others = (x.to(device) for x in NETWORKS[network].inputs(batch))
-    return captured(network, device), (region(first, NETWORKS[network].eps), *others)
+    return captured(network, device)[1], (region(first, NETWORKS[network].eps), *others)
 
 
 def labels(batch: int, device: torch.device) -> Tensor:
@@ -319,7 +317,7 @@ class TestMore:
 
     def test_flatness(self, network: str) -> None:
         def ask(device: torch.device) -> Any:
-            net, x = captured(network, device), NETWORKS[network].inputs(2)[0].to(device)
+            net, x = captured(network, device)[1], NETWORKS[network].inputs(2)[0].to(device)
             loss = bl.mean_loss_bound(net, x, labels(2, device), perturb=bl.weight_balls(net, 0.01))
             return [
                 bl.flatness(net, x, labels(2, device), 0.01, batch=1),
@@ -533,6 +531,8 @@ RECIPE = Recipe.read(
         "milestones": (),
     }
 )
+
+
 RECIPES = {
     "crown-ibp": RECIPE,
     "ibp": replace(RECIPE, method="ibp"),
@@ -578,7 +578,7 @@ def test_evaluate() -> None:
 
 
 def test_train_and_evaluate_commands(
-    files: Path,  # noqa: F811
+    files: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -627,9 +627,11 @@ def sentences() -> Sentences:
 
 
 def trained_on_words(model: str, device: torch.device) -> nn.Module:
-    recipe = Recipe.read({"data": "sst", "perturb": "words", "model": model, "epochs": 1, "batch": 4, "eps": 1.0, "start": 0.0, "length": 0.5, "schedule": "linear",
-                          "phrases": 0, "init": "default", "tightness": 0.0, "balance": 0.0,
-                          "budget": 1, "milestones": ()})  # fmt: skip
+    recipe = Recipe.read({
+        "data": "sst", "perturb": "words", "model": model, "epochs": 1, "batch": 4, "eps": 1.0,
+        "start": 0.0, "length": 0.5, "schedule": "linear", "phrases": 0, "init": "default",
+        "tightness": 0.0, "balance": 0.0, "budget": 1, "milestones": (),
+    })  # fmt: skip
     return Trainer(recipe, sentences(), None, Processes(0, 1, device)).run()
 
 

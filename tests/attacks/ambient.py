@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
-from tests.contract import METHODS
+from tests.helpers.contract import METHODS
 
 Question = Callable[[bl.Net, "Subject"], Any]
 

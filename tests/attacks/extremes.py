@@ -85,7 +85,9 @@ TABLE: dict[str, Entry] = {
         "maximum": lambda x: torch.maximum(x, 0.5 * x - 1),
         "minimum": lambda x: torch.minimum(x, -x),
         "softmax of two": lambda x: torch.cat([x, torch.zeros_like(x)], 1).softmax(1)[:, :1],
-        "logsumexp of two": lambda x: torch.cat([x, torch.ones_like(x)], 1).logsumexp(1, keepdim=True),
+        "logsumexp of two": lambda x: (
+            torch.cat([x, torch.ones_like(x)], 1).logsumexp(1, keepdim=True)
+        ),
     }.items()
 }  # fmt: skip
 TABLE |= {
@@ -307,11 +309,11 @@ def _places(g: torch.Generator, shape: tuple[int, ...], entry: Entry, dtype: tor
     ]
     table = torch.tensor(named, dtype=torch.float64)
     whole = _log_uniform(g, shape, 0, 16).round()
+    pick = lambda: table[torch.randint(len(table), shape, generator=g)]
     choices = [
         _log_uniform(g, shape, -40, 38), _log_uniform(g, shape, -3, 3), whole,
         whole * (math.pi / 2), 2.0 ** torch.randint(-149, 128, shape, generator=g),
-        table[torch.randint(len(table), shape, generator=g)],
-        table[torch.randint(len(table), shape, generator=g)] * (1 + _log_uniform(g, shape, -16, -1)),
+        pick(), pick() * (1 + _log_uniform(g, shape, -16, -1)),
     ]  # fmt: skip
     if math.isfinite(entry.low) or math.isfinite(entry.high):
         end = entry.low if math.isfinite(entry.low) else entry.high

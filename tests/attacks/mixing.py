@@ -319,10 +319,9 @@ def report(verdicts: list[Verdict], count: int) -> None:
     )
     for verdict in [v for v in fair if refused(v)][:30]:
         print(f"  {verdict.planted}\n      {verdict.message[:250]}")
-    print(
-        "findings: "
-        f"{dict(Counter(f.split(':')[0] if 'raised' in f else f for v in verdicts for f in v.findings))}"
-    )
+    findings = [finding for verdict in verdicts for finding in verdict.findings]
+    kinds = Counter(text.split(":")[0] if "raised" in text else text for text in findings)
+    print(f"findings: {dict(kinds)}")
 
 
 def _by(

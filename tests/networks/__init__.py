@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.networks import attention, convolutional, dense, graphs, recurrent, style
-from tests.networks.case import Case, one_thread, stir
+from tests.networks.case import NetworkCase, stir
 from tests.networks.dense import perceptron
 
-__all__ = ["NETWORKS", "Case", "one_thread", "perceptron", "stir"]
+__all__ = ["NETWORKS", "NetworkCase", "perceptron", "stir"]
 
-NETWORKS: dict[str, Case] = {
+NETWORKS: dict[str, NetworkCase] = {
     name: case
     for module in (dense, convolutional, recurrent, attention, graphs, style)
     for name, case in module.NETWORKS.items()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.networks.case import IMAGE, Case
+from tests.networks.case import IMAGE, NetworkCase
 
 
 class SelfAttention(nn.Module):
@@ -185,23 +185,27 @@ def encoder(**options: Any) -> Callable[[], nn.Module]:
     return lambda: Encoder(**options)
 
 
-NETWORKS: dict[str, Case] = {
-    "attention": Case(lambda: SelfAttention(True), ((3, 4),), 0.05),
-    "attention-time-first": Case(lambda: SelfAttention(False), ((3, 4),), 0.05),
-    "attention-cross": Case(CrossAttention, ((2, 4), (3, 3)), 0.02),
-    "attention-by-hand": Case(HandMadeAttention, ((3, 4),), 0.05),
-    "attention-causal": Case(CausalAttention, ((3, 4),), 0.05),
-    "attention-pooling": Case(AttentionPooling, ((3, 4),), 0.05),
-    "attention-windows": Case(Windows, ((2, 4, 4),), 0.05),
-    "encoder-post-relu": Case(encoder(), ((3, 4),), 0.01),
-    "encoder-pre-gelu": Case(encoder(norm_first=True, activation="gelu"), ((3, 4),), 0.01),
-    "encoder-time-first": Case(encoder(batch_first=False, activation="gelu"), ((3, 4),), 0.01),
-    "encoder-two-causal": Case(encoder(layers=2, mask="causal"), ((3, 4),), 0.002),
-    "encoder-causal-detected": Case(encoder(layers=2, mask="causal-detected"), ((3, 4),), 0.002),
-    "encoder-two-padding": Case(
+NETWORKS: dict[str, NetworkCase] = {
+    "attention": NetworkCase(lambda: SelfAttention(True), ((3, 4),), 0.05),
+    "attention-time-first": NetworkCase(lambda: SelfAttention(False), ((3, 4),), 0.05),
+    "attention-cross": NetworkCase(CrossAttention, ((2, 4), (3, 3)), 0.02),
+    "attention-by-hand": NetworkCase(HandMadeAttention, ((3, 4),), 0.05),
+    "attention-causal": NetworkCase(CausalAttention, ((3, 4),), 0.05),
+    "attention-pooling": NetworkCase(AttentionPooling, ((3, 4),), 0.05),
+    "attention-windows": NetworkCase(Windows, ((2, 4, 4),), 0.05),
+    "encoder-post-relu": NetworkCase(encoder(), ((3, 4),), 0.01),
+    "encoder-pre-gelu": NetworkCase(encoder(norm_first=True, activation="gelu"), ((3, 4),), 0.01),
+    "encoder-time-first": NetworkCase(
+        encoder(batch_first=False, activation="gelu"), ((3, 4),), 0.01
+    ),
+    "encoder-two-causal": NetworkCase(encoder(layers=2, mask="causal"), ((3, 4),), 0.002),
+    "encoder-causal-detected": NetworkCase(
+        encoder(layers=2, mask="causal-detected"), ((3, 4),), 0.002
+    ),
+    "encoder-two-padding": NetworkCase(
         encoder(layers=2, mask="padding", activation="gelu"), ((3, 4),), 0.002
     ),
-    "encoder-two-pre": Case(encoder(layers=2, norm_first=True), ((3, 4),), 0.005),
-    "vit": Case(ViT, (IMAGE,), 0.005),
-    "mixer": Case(Mixer, (IMAGE,), 0.005),
+    "encoder-two-pre": NetworkCase(encoder(layers=2, norm_first=True), ((3, 4),), 0.005),
+    "vit": NetworkCase(ViT, (IMAGE,), 0.005),
+    "mixer": NetworkCase(Mixer, (IMAGE,), 0.005),
 }

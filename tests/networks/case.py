@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ IMAGE = (2, 6, 6)
 
 
 @dataclass(frozen=True)
-class Case:
+class NetworkCase:
     """A network and what it takes. shapes: of one sample of each input; eps: a radius for which its
     bounds stay finite."""
 
@@ -43,17 +42,6 @@ class Case:
             * torch.rand(batch, *shape, generator=generator, dtype=self.dtype)
             for shape in self.shapes
         )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Networks this small only lose time to more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def stir(model: nn.Module) -> nn.Module:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.networks.case import IMAGE, Case
+from tests.networks.case import IMAGE, NetworkCase
 
 
 def conv_bn(
@@ -349,26 +349,26 @@ class CausalTCN(nn.Module):
         return self.head((y + self.short(x))[..., -1])
 
 
-NETWORKS: dict[str, Case] = {
-    "cnn": Case(cnn, (IMAGE,), 0.05),
-    "resnet-basic": Case(resnet_basic, (IMAGE,), 0.02),
-    "resnet-bottleneck": Case(resnet_bottleneck, (IMAGE,), 0.02),
-    "resnext": Case(resnext, (IMAGE,), 0.02),
-    "densenet": Case(DenseNet, (IMAGE,), 0.02),
-    "mobilenet-v2": Case(mobilenet_v2, (IMAGE,), 0.02),
-    "mobilenet-v3": Case(mobilenet_v3, (IMAGE,), 0.02),
-    "efficientnet": Case(efficientnet, (IMAGE,), 0.02),
-    "inception": Case(Inception, (IMAGE,), 0.05),
-    "squeezenet": Case(SqueezeNet, (IMAGE,), 0.05),
-    "unet-transposed": Case(lambda: UNet("transposed"), (IMAGE,), 0.05),
-    "unet-nearest": Case(lambda: UNet("nearest"), (IMAGE,), 0.05),
-    "unet-bilinear": Case(lambda: UNet("bilinear"), (IMAGE,), 0.05),
-    "convnext": Case(ConvNeXt, (IMAGE,), 0.01),
-    "groupnorm": Case(GroupNormNet, (IMAGE,), 0.005),
-    "generator": Case(generator, ((4, 1, 1),), 0.1),
-    "vae-decoder": Case(Decoder, ((3,),), 0.1),
-    "autoencoder": Case(Autoencoder, (IMAGE,), 0.05),
-    "conv1d": Case(Conv1d, ((2, 8),), 0.05),
-    "conv3d": Case(conv3d, ((1, 3, 3, 3),), 0.05),
-    "tcn": Case(CausalTCN, ((2, 6),), 0.05),
+NETWORKS: dict[str, NetworkCase] = {
+    "cnn": NetworkCase(cnn, (IMAGE,), 0.05),
+    "resnet-basic": NetworkCase(resnet_basic, (IMAGE,), 0.02),
+    "resnet-bottleneck": NetworkCase(resnet_bottleneck, (IMAGE,), 0.02),
+    "resnext": NetworkCase(resnext, (IMAGE,), 0.02),
+    "densenet": NetworkCase(DenseNet, (IMAGE,), 0.02),
+    "mobilenet-v2": NetworkCase(mobilenet_v2, (IMAGE,), 0.02),
+    "mobilenet-v3": NetworkCase(mobilenet_v3, (IMAGE,), 0.02),
+    "efficientnet": NetworkCase(efficientnet, (IMAGE,), 0.02),
+    "inception": NetworkCase(Inception, (IMAGE,), 0.05),
+    "squeezenet": NetworkCase(SqueezeNet, (IMAGE,), 0.05),
+    "unet-transposed": NetworkCase(lambda: UNet("transposed"), (IMAGE,), 0.05),
+    "unet-nearest": NetworkCase(lambda: UNet("nearest"), (IMAGE,), 0.05),
+    "unet-bilinear": NetworkCase(lambda: UNet("bilinear"), (IMAGE,), 0.05),
+    "convnext": NetworkCase(ConvNeXt, (IMAGE,), 0.01),
+    "groupnorm": NetworkCase(GroupNormNet, (IMAGE,), 0.005),
+    "generator": NetworkCase(generator, ((4, 1, 1),), 0.1),
+    "vae-decoder": NetworkCase(Decoder, ((3,),), 0.1),
+    "autoencoder": NetworkCase(Autoencoder, (IMAGE,), 0.05),
+    "conv1d": NetworkCase(Conv1d, ((2, 8),), 0.05),
+    "conv3d": NetworkCase(conv3d, ((1, 3, 3, 3),), 0.05),
+    "tcn": NetworkCase(CausalTCN, ((2, 6),), 0.05),
 }

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from tests.networks.case import Case
+from tests.networks.case import NetworkCase
 
 
 def perceptron(inputs: int = 3, outputs: int = 2) -> nn.Sequential:
@@ -235,23 +235,23 @@ class TripletDistance(nn.Module):
         return torch.relu(torch.linalg.norm(a - n, dim=-1) - F.pairwise_distance(a, f) + 1.0)
 
 
-NETWORKS: dict[str, Case] = {
-    "mlp": Case(mlp, ((6,),), 0.1),
-    "mlp-float64": Case(mlp, ((6,),), 0.1, torch.float64),
-    "activations": Case(activations_mlp, ((6,),), 0.1),
-    "highway": Case(Highway, ((6,),), 0.1),
-    "glu": Case(GatedLinear, ((6,),), 0.1),
-    "maxout": Case(Maxout, ((5,),), 0.1),
-    "lyapunov": Case(Lyapunov, ((4,),), 0.1),
-    "quadratic": Case(Quadratic, ((2,),), 0.2),
-    "rbf": Case(RadialBasis, ((4,),), 0.1),
-    "kan": Case(KolmogorovArnold, ((4,),), 0.05),
-    "sine": Case(Sine, ((2,),), 0.1),
-    "deeponet": Case(DeepONet, ((6,), (2,)), 0.1),
-    "pendulum": Case(Pendulum, ((2,),), 0.05),
-    "normalised": Case(Normalised, ((5,),), 0.05),
-    "standardised": Case(Standardised, ((5,),), 0.02),
-    "spectral": Case(Spectral, ((5,),), 0.1),
-    "siamese": Case(Siamese, ((5,), (5,)), 0.02),
-    "triplet": Case(TripletDistance, ((5,), (5,), (5,)), 0.05),
+NETWORKS: dict[str, NetworkCase] = {
+    "mlp": NetworkCase(mlp, ((6,),), 0.1),
+    "mlp-float64": NetworkCase(mlp, ((6,),), 0.1, torch.float64),
+    "activations": NetworkCase(activations_mlp, ((6,),), 0.1),
+    "highway": NetworkCase(Highway, ((6,),), 0.1),
+    "glu": NetworkCase(GatedLinear, ((6,),), 0.1),
+    "maxout": NetworkCase(Maxout, ((5,),), 0.1),
+    "lyapunov": NetworkCase(Lyapunov, ((4,),), 0.1),
+    "quadratic": NetworkCase(Quadratic, ((2,),), 0.2),
+    "rbf": NetworkCase(RadialBasis, ((4,),), 0.1),
+    "kan": NetworkCase(KolmogorovArnold, ((4,),), 0.05),
+    "sine": NetworkCase(Sine, ((2,),), 0.1),
+    "deeponet": NetworkCase(DeepONet, ((6,), (2,)), 0.1),
+    "pendulum": NetworkCase(Pendulum, ((2,),), 0.05),
+    "normalised": NetworkCase(Normalised, ((5,),), 0.05),
+    "standardised": NetworkCase(Standardised, ((5,),), 0.02),
+    "spectral": NetworkCase(Spectral, ((5,),), 0.1),
+    "siamese": NetworkCase(Siamese, ((5,), (5,)), 0.02),
+    "triplet": NetworkCase(TripletDistance, ((5,), (5,), (5,)), 0.05),
 }

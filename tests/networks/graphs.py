@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.networks.case import Case
+from tests.networks.case import NetworkCase
 
 
 class GraphConvolution(nn.Module):
@@ -39,7 +39,7 @@ class MessagePassing(nn.Module):
         return self.update(torch.cat([x, gathered], dim=-1)).sum(1)
 
 
-NETWORKS: dict[str, Case] = {
-    "graph": Case(GraphConvolution, ((4, 3),), 0.05),
-    "messages": Case(MessagePassing, ((4, 3),), 0.05),
+NETWORKS: dict[str, NetworkCase] = {
+    "graph": NetworkCase(GraphConvolution, ((4, 3),), 0.05),
+    "messages": NetworkCase(MessagePassing, ((4, 3),), 0.05),
 }

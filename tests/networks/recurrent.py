@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.networks.case import Case
+from tests.networks.case import NetworkCase
 
 
 class Recurrent(nn.Module):
@@ -84,21 +84,21 @@ def rnn(**options: Any) -> Callable[[], nn.Module]:
     return lambda: Recurrent(nn.RNN, **options)
 
 
-NETWORKS: dict[str, Case] = {
-    "lstm": Case(lstm(), ((3, 3),), 0.05),
-    "lstm-time-first": Case(lstm(batch_first=False), ((3, 3),), 0.05),
-    "lstm-two-layers": Case(lstm(num_layers=2, dropout=0.3), ((3, 3),), 0.02),
-    "lstm-both-ways": Case(lstm(bidirectional=True, batch_first=False), ((3, 3),), 0.02),
-    "lstm-last-state": Case(LastState, ((3, 3),), 0.02),
-    "gru": Case(gru(), ((3, 3),), 0.05),
-    "gru-two-layers": Case(gru(num_layers=2, batch_first=False), ((3, 3),), 0.02),
-    "gru-both-ways": Case(gru(bidirectional=True), ((3, 3),), 0.02),
-    "rnn-tanh": Case(rnn(num_layers=2), ((4, 3),), 0.05),
-    "rnn-relu": Case(
+NETWORKS: dict[str, NetworkCase] = {
+    "lstm": NetworkCase(lstm(), ((3, 3),), 0.05),
+    "lstm-time-first": NetworkCase(lstm(batch_first=False), ((3, 3),), 0.05),
+    "lstm-two-layers": NetworkCase(lstm(num_layers=2, dropout=0.3), ((3, 3),), 0.02),
+    "lstm-both-ways": NetworkCase(lstm(bidirectional=True, batch_first=False), ((3, 3),), 0.02),
+    "lstm-last-state": NetworkCase(LastState, ((3, 3),), 0.02),
+    "gru": NetworkCase(gru(), ((3, 3),), 0.05),
+    "gru-two-layers": NetworkCase(gru(num_layers=2, batch_first=False), ((3, 3),), 0.02),
+    "gru-both-ways": NetworkCase(gru(bidirectional=True), ((3, 3),), 0.02),
+    "rnn-tanh": NetworkCase(rnn(num_layers=2), ((4, 3),), 0.05),
+    "rnn-relu": NetworkCase(
         rnn(nonlinearity="relu", bidirectional=True, batch_first=False), ((3, 3),), 0.05
     ),
-    "lstm-cell": Case(lambda: CellLoop(nn.LSTMCell), ((3, 3),), 0.05),
-    "gru-cell": Case(lambda: CellLoop(nn.GRUCell), ((3, 3),), 0.05),
-    "rnn-cell": Case(lambda: CellLoop(nn.RNNCell), ((3, 3),), 0.05),
-    "text-cnn": Case(TextCNN, ((5, 4),), 0.05),
+    "lstm-cell": NetworkCase(lambda: CellLoop(nn.LSTMCell), ((3, 3),), 0.05),
+    "gru-cell": NetworkCase(lambda: CellLoop(nn.GRUCell), ((3, 3),), 0.05),
+    "rnn-cell": NetworkCase(lambda: CellLoop(nn.RNNCell), ((3, 3),), 0.05),
+    "text-cnn": NetworkCase(TextCNN, ((5, 4),), 0.05),
 }

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.networks.case import IMAGE, Case
+from tests.networks.case import IMAGE, NetworkCase
 
 
 class InPlace(nn.Module):
@@ -153,15 +153,15 @@ class SpatialTransform(nn.Module):
         return self.out(y / (1 + y.abs())) / (2.0 + torch.tanh(x[:, :1]) ** 3)
 
 
-NETWORKS: dict[str, Case] = {
-    "in-place": Case(InPlace, ((5,),), 0.1),
-    "choices": Case(Choices, ((5,),), 0.2),
-    "rearranged": Case(Rearranged, (IMAGE,), 0.05),
-    "functional": Case(FunctionalStyle, ((5,),), 0.1),
-    "shared": Case(Shared, ((5,),), 0.1),
-    "several": Case(Several, ((5,),), 0.1),
-    "softmax": Case(lambda: Probabilities(False), ((5,),), 0.1),
-    "log-softmax": Case(lambda: Probabilities(True), ((5,),), 0.1),
-    "experts": Case(MixtureOfExperts, ((5,),), 0.1),
-    "rational": Case(SpatialTransform, ((2,),), 0.1),
+NETWORKS: dict[str, NetworkCase] = {
+    "in-place": NetworkCase(InPlace, ((5,),), 0.1),
+    "choices": NetworkCase(Choices, ((5,),), 0.2),
+    "rearranged": NetworkCase(Rearranged, (IMAGE,), 0.05),
+    "functional": NetworkCase(FunctionalStyle, ((5,),), 0.1),
+    "shared": NetworkCase(Shared, ((5,),), 0.1),
+    "several": NetworkCase(Several, ((5,),), 0.1),
+    "softmax": NetworkCase(lambda: Probabilities(False), ((5,),), 0.1),
+    "log-softmax": NetworkCase(lambda: Probabilities(True), ((5,),), 0.1),
+    "experts": NetworkCase(MixtureOfExperts, ((5,),), 0.1),
+    "rational": NetworkCase(SpatialTransform, ((2,),), 0.1),
 }

@@ -30,7 +30,7 @@ class Applied(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class OperatorCase:
     """model: takes one tensor. shape: of one sample. low, high: where its inputs may lie. alone: it
     fixes the batch size, so it is captured alone. batched: False if its input has no batch
     dimension."""
@@ -50,7 +50,7 @@ def _model(entry: Any) -> nn.Module:
     return Applied(function, *constants)
 
 
-CASES: dict[str, Case] = {}
+CASES: dict[str, OperatorCase] = {}
 ELEMENTWISE: set[str] = set()
 """Names of the cases that act on each element alone: these are also attacked with dense grids."""
 
@@ -66,7 +66,10 @@ def add(
 ) -> None:
     assert not set(table) & set(CASES), set(table) & set(CASES)
     CASES.update(
-        {name: Case(_model(entry), shape, low, high, **kind) for name, entry in table.items()}
+        {
+            name: OperatorCase(_model(entry), shape, low, high, **kind)
+            for name, entry in table.items()
+        }
     )
     ELEMENTWISE.update(table if elementwise else ())
 

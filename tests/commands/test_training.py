@@ -1,0 +1,144 @@
+"""``boundlab train`` and ``boundlab evaluate`` from files to figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from boundlab.cli import main
+from boundlab.training.trainer import CHECKPOINT, METRICS, RECIPE
+from tests.helpers.commands import FLAGS, run
+
+
+def test_train_and_evaluate(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+    assert run("train", "mnist-0.1-lirpa", "--files", files, "--output", output, *FLAGS) == 0
+    said = capsys.readouterr().out
+    assert "epoch    2" in said and "not proved" in said
+    assert all((output / name).exists() for name in (CHECKPOINT, METRICS, RECIPE))
+
+    assert (
+        run(
+            "evaluate",
+            output,
+            "--files",
+            files,
+            "--limit",
+            30,
+            "--methods",
+            "ibp",
+            "crown",
+            "--steps",
+            3,
+            "--restarts",
+            1,
+        )
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "verified by crown" in said and "attacked" in said and "95 %" in said
+    found = json.loads((output / "errors.json").read_text())
+    assert found["count"] == 30 and found["seed"] == 3 and found["eps"] == pytest.approx(5 / 255)
+    assert (
+        found["clean"]
+        <= found["attacked"]
+        <= found["verified"]["crown"]
+        <= found["verified"]["ibp"]
+    )
+    assert (
+        run(
+            "evaluate",
+            output / CHECKPOINT,
+            "--files",
+            files,
+            "--limit",
+            10,
+            "--eps",
+            "0",
+            "--restarts",
+            0,
+        )
+        == 0
+    )
+
+
+def test_resume_and_refusals(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+    assert (
+        run("train", "mnist-0.1-ibp", "--files", files, "--output", output, *FLAGS, "--epochs", 1)
+        == 0
+    )
+    assert run("train", "mnist-0.1-ibp", "--files", files, "--output", output, *FLAGS) == 1
+    assert "--resume" in capsys.readouterr().err
+    assert (
+        run("train", "mnist-0.1-ibp", "--files", files, "--output", output, *FLAGS, "--resume") == 0
+    )
+    assert "going on from epoch 1" in capsys.readouterr().out
+    assert (
+        run(
+            "train",
+            "mnist-0.1-ibp",
+            "--files",
+            files,
+            "--output",
+            output,
+            *FLAGS,
+            "--lr",
+            "0.1",
+            "--resume",
+        )
+        == 1
+    )
+    assert "other lr" in capsys.readouterr().err
+
+
+def test_a_recipe_from_a_file(files: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'name = "mine"\nmodel = "small-cnn"\nepochs = 1\nbatch = 48\nmethod = "natural"\n'
+    )
+    assert (
+        run(
+            "train",
+            recipe,
+            "--files",
+            files,
+            "--output",
+            tmp_path / "run",
+            "--threads",
+            1,
+            "--limit",
+            60,
+        )
+        == 0
+    )
+    assert 'model = "small-cnn"' in (tmp_path / "run" / RECIPE).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["train", "mnist", "--files", ".", "--output", "x"], "no recipe"),
+        (
+            ["train", "mnist-0.1-ibp", "--files", ".", "--output", "x", "--eps", "-1"],
+            "not be negative",
+        ),
+        (["train", "mnist-0.1-ibp", "--files", "nowhere", "--output", "x"], "nowhere"),
+        (
+            ["train", "mnist-0.1-ibp", "--files", ".", "--output", "x", "--threads", "0"],
+            "--threads",
+        ),
+        (["evaluate", "nowhere", "--files", "."], "no checkpoint"),
+    ],
+)
+def test_errors_are_explained(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert text in capsys.readouterr().err
