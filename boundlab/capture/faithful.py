@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import own_buffers, own_parameters, pytree
 from boundlab.errors import ArgumentError, CaptureError
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
@@ -127,7 +127,7 @@ class Snapshot:
                 or _settings(part) != self.settings[path]
             ):
                 return False
-            for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            for name, tensor in (*own_parameters(part).items(), *own_buffers(part).items()):
                 if (
                     tensor is not None
                     and self.shapes.get(f"{path}.{name}" if path else name, (tensor.shape,))[0]

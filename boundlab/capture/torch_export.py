@@ -11,8 +11,7 @@ import operator
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,12 +20,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompositions
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx.experimental import _config as symbolic_shapes
-from torch.nn.modules import transformer
-from torch.utils import _pytree as pytree
 
 from boundlab.capture import layouts
 from boundlab.capture.patterns import fuse, one_part
+from boundlab.compat.private import (
+    any_free_size,
+    guards,
+    masks_as_given,
+    pytree,
+    quiet,
+    size_expression,
+)
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph, Node, Origin, Ref, op_name
 from boundlab.graph.sizes import Sizes
@@ -234,7 +238,7 @@ def _export(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
     modes = {name: module.training for name, module in model.named_modules()}
-    with warnings.catch_warnings(), _masks_as_given(), _quiet(), _every_size():
+    with warnings.catch_warnings(), masks_as_given(), quiet(), any_free_size():
         warnings.simplefilter("ignore")
         try:
             return torch.export.export(
@@ -244,38 +248,6 @@ def _export(
             raise CaptureError(_explain(error)) from error
         finally:
             assert modes == {name: module.training for name, module in model.named_modules()}
-
-
-def _every_size() -> AbstractContextManager[None]:
-    """Trace as if a free size could be anything, 0 and 1 included: a model that treats these in
-    another way then leaves an assumption in the program. torch.export by itself takes it for
-    granted that free sizes are 2 or more."""
-    return symbolic_shapes.patch(backed_size_oblivious=True)  # type: ignore[attr-defined, no-any-return]
-
-
-@contextmanager
-def _masks_as_given() -> Iterator[None]:
-    """nn.TransformerEncoder looks into a mask to see whether it is causal, only to pick a faster
-    kernel; torch.export takes that for control flow that depends on data. The mask itself is
-    applied either way."""
-    original = transformer._detect_is_causal_mask
-    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
-    try:
-        yield
-    finally:
-        transformer._detect_is_causal_mask = original
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """torch logs a failed attempt as an error; ours becomes an exception, or another attempt."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _first_line(error: Exception) -> str:
@@ -311,7 +283,7 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
     for fx in program.graph.nodes:
         if fx.target in VIEWS:
             fx.target = aten.reshape.default
-    with warnings.catch_warnings(), _every_size():
+    with warnings.catch_warnings(), any_free_size():
         warnings.simplefilter("ignore")
         try:
             return program.run_decompositions(table)
@@ -329,13 +301,8 @@ def _free_symbols(program: ExportedProgram) -> set[Any]:
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and isinstance(value, Tensor) and value.dim():
-            found |= _expression(value.shape[0]).free_symbols
+            found |= size_expression(value.shape[0]).free_symbols
     return found
-
-
-def _expression(size: Any) -> Any:
-    """A size as an expression of free ones."""
-    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,10 +320,10 @@ class Traced:
 
     def note(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor):
-            self.shapes[name] = tuple(_expression(size) for size in value.shape)
+            self.shapes[name] = tuple(size_expression(size) for size in value.shape)
             self.dtypes[name] = value.dtype
         elif isinstance(value, (int, torch.SymInt)):
-            self.numbers[name] = _expression(value)
+            self.numbers[name] = size_expression(value)
 
     def with_samples(self, samples: int) -> layouts.Shapes:
         """Shapes and numbers for a batch: every free size is ``samples``."""
@@ -539,11 +506,7 @@ def _assumptions(program: ExportedProgram, free: set[Any]) -> list[Any]:
         for size in value.shape
         if isinstance(size, torch.SymInt)
     ]
-    found = {
-        _replaced(guard.expr, size.node.shape_env)
-        for size in sizes
-        for guard in size.node.shape_env.guards
-    }
+    found = {relation for size in sizes for relation in guards(size)}
     for symbol, span in program.range_constraints.items():
         found |= {symbol >= span.lower} if span.lower > 2 else set()
         found |= {symbol <= span.upper} if isinstance(span.upper, sympy.Integer) else set()
@@ -555,14 +518,6 @@ def _assumptions(program: ExportedProgram, free: set[Any]) -> list[Any]:
         ),
         key=str,
     )
-
-
-def _replaced(relation: Any, environment: Any) -> Any:
-    """A relation between the sizes that are left: tracing has found others to be equal to one of
-    them, or to be fixed."""
-    while relation.free_symbols & set(environment.replacements):
-        relation = relation.xreplace(environment.replacements)
-    return relation
 
 
 def _examples(graph: Graph, traced: Traced) -> dict[str, tuple[tuple[int, ...], Any, bool]]:

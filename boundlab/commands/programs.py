@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
+from boundlab.compat.private import OpOverload, op_arguments
 from boundlab.errors import CaptureError
 
 TRUSTED = "of a .pt2 file only plain data is read: tensors, and a graph of torch's own operators"
@@ -210,7 +210,7 @@ def _operator(text: str) -> str:
     if text.startswith("torch.ops.") and kind in ("aten", "prims") and len(path) == 2:
         found = getattr(getattr(getattr(torch.ops, kind), path[0], None), path[1], None)
         if isinstance(found, OpOverload) and all(
-            argument.name != "filename" for argument in found._schema.arguments
+            argument.name != "filename" for argument in op_arguments(found)
         ):
             return text
     raise _NotPlain(

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree, qualified_name
 from boundlab.graph.layout import Layout
 from boundlab.graph.sizes import Sizes
 
@@ -114,9 +114,8 @@ def op_name(op: Callable[..., Any] | None) -> str:
     if op is None:
         return "input"
     packet = getattr(op, "overloadpacket", op)
-    return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace(
-        "::", "."
-    )
+    name = qualified_name(packet) or str(getattr(packet, "__name__", packet))
+    return name.replace("::", ".")
 
 
 def _held(graph: Graph) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree
 from boundlab.errors import UnsupportedOperator
 from boundlab.graph.graph import Ref
 from boundlab.relaxations.interval import Interval

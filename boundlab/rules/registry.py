@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.fused import moments

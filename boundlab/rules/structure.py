@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import OpOverload, op_arguments, pytree
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import moments
@@ -57,7 +57,7 @@ class Site:
 
     def __getitem__(self, name: str) -> Any:
         """The argument of that name in the operator's schema, its default if it was not given."""
-        schema = self.node.op._schema.arguments  # type: ignore[union-attr]
+        schema = op_arguments(self.node.op)
         for place, argument in enumerate(schema):
             if argument.name == name:
                 if name in self.node.kwargs:
@@ -127,13 +127,13 @@ def find_structure(node: Node) -> Structure:
     """The structure of a node's operator; what torch itself marks as pointwise needs no row in the
     table."""
     op = node.op
-    packet = op.overloadpacket if isinstance(op, torch._ops.OpOverload) else None
+    packet = op.overloadpacket if isinstance(op, OpOverload) else None
     found = STRUCTURES.get(op) or STRUCTURES.get(packet)
     if found is not None:
         return found
-    if isinstance(op, torch._ops.OpOverload) and torch.Tag.pointwise in op.tags:
+    if isinstance(op, OpOverload) and torch.Tag.pointwise in op.tags:
         return pointwise
-    own = not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten"
+    own = not isinstance(op, OpOverload) or op.namespace != "aten"
     if own and (op in RULES or packet in RULES):
         return samples_first
     raise Unknown(f"nothing is known about how {op_name(op)} treats the samples of a batch")
@@ -302,7 +302,7 @@ def along(dim: str, *, kept: bool = True, whole: tuple[Any, ...] = (None,)) -> S
         site.plain(*site.node.args[1:], *site.node.kwargs.values())
         given = site[dim]
         acts = site.dims(x, None if given in whole else given)
-        names = {argument.name for argument in site.node.op._schema.arguments}  # type: ignore[union-attr]
+        names = {argument.name for argument in op_arguments(site.node.op)}
         stays = bool(site["keepdim"]) if "keepdim" in names else kept
         return _beside(site, x, acts, stays)
 

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
