@@ -183,7 +183,9 @@ def _count_node(node: ast.AST, file: str, found: Numbers) -> None:
             found.lambdas += 1
             if _length(node) > 1:
                 found.long_lambdas.append(_place(node, file))
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple()):
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if not any(
+            isinstance(value, ast.Starred) for value in values
+        ):
             found.parallel += 1
             if len(names) > 2:
                 found.wide_assignments.append(_place(node, file))

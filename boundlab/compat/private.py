@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload

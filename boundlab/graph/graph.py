@@ -26,6 +26,10 @@ class Ref:
     name: str
 
 
+Example = tuple[tuple[int, ...], torch.dtype, bool]
+"""Of an input: its shape, with 0 for free sizes, its dtype, and whether dimension 0 is free."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where a node comes from in the user's code."""
@@ -73,6 +77,12 @@ class Node:
         """u(i): the names of the nodes this one reads, each once."""
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
         return tuple(dict.fromkeys(leaf.name for leaf in leaves if isinstance(leaf, Ref)))
+
+    @property
+    def packet(self) -> Any:
+        """The operator without its overload: ``aten.add`` of ``aten.add.Tensor``; None for plain
+        functions and independent nodes."""
+        return getattr(self.op, "overloadpacket", None)
 
     @cached_property
     def flat(self) -> bool:
@@ -154,9 +164,8 @@ class Graph:
     ``inputs``: names of the model's inputs in order. ``parameters``: node name -> the path of the
     parameter or buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or
     plain constants) of the outputs. ``batched``: whether dimension 0 of the inputs with a layout
-    counts samples. ``aliases``: names of nodes that only copied another one -> that one.
-    ``modules``: module path -> its last node. ``examples``: input -> shape, dtype and whether
-    dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
+    counts samples. ``modules``: module path -> its last node. ``examples``: input -> what is known
+    of its shape and type. ``literals``: input that is not a tensor -> its value, fixed at capture.
     ``sizes``: what was assumed of free sizes. ``counts_samples``: whether values depend on how many
     samples there are, so that a batch must not be taken apart. ``unknown``: nodes of which it is
     not known whether samples meet in them -> the reason.
@@ -168,9 +177,8 @@ class Graph:
     constants: Mapping[str, Tensor]
     outputs: tuple[Any, ...]
     batched: bool
-    aliases: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, tuple[tuple[int, ...], Any, bool]] = field(default_factory=dict)
+    examples: Mapping[str, Example] = field(default_factory=dict)
     literals: Mapping[str, Any] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     counts_samples: bool = False

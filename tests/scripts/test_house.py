@@ -64,6 +64,7 @@ def test_parallel_assignments_and_lambdas():
         a, b = 1, 2
         a, b, c = 1, 2, 3
         a, b, c = f()
+        a, b, c = (*x, *y)
         g = lambda x: x
         h = lambda x: (
             x)
@@ -72,7 +73,7 @@ def test_parallel_assignments_and_lambdas():
     assert numbers.parallel == 2
     assert [place.line for place in numbers.wide_assignments] == [3]
     assert numbers.lambdas == 2
-    assert [place.line for place in numbers.long_lambdas] == [6]
+    assert [place.line for place in numbers.long_lambdas] == [7]
 
 
 DECISIONS = {
