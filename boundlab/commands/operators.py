@@ -47,11 +47,12 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Any) -> str:
     """The module of the functions that a rule is made of, or of its class."""
-    parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
-    modules = [
-        str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")
-    ]
-    return modules[0] if modules else type(rule).__module__
+    if is_dataclass(rule):
+        for field in fields(rule):
+            part = getattr(rule, field.name)
+            if callable(part) and hasattr(part, "__module__"):
+                return str(part.__module__)
+    return type(rule).__module__
 
 
 def markdown() -> str:
