@@ -65,7 +65,7 @@ def question(name: str, method: str) -> dict[str, Any]:
 
 
 def step(shape: tuple[int, int, int]) -> dict[str, Any]:
-    torch._dynamo.reset()
+    torch.compiler.reset()
     rows, slopes = torch.randn(shape), [torch.rand(shape[1:]) for _ in range(3)]
     compiled = torch.compile(fused, dynamic=True)
     return compare(

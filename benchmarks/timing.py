@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
+
+from boundlab.compat.private import TorchDispatchMode
 
 aten = torch.ops.aten
 KERNELS = frozenset(

@@ -84,11 +84,9 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if output is None or not (output / RESULTS).exists():
         return "interrupted"
-    hint = (
-        ("; the same command with --resume goes on from there")
-        if hasattr(options, "resume")
-        else ""
-    )
+    hint = ""
+    if hasattr(options, "resume"):
+        hint = "; the same command with --resume goes on from there"
     return f"interrupted; what was computed so far is in {output / RESULTS}{hint}"
 
 
@@ -309,18 +307,17 @@ def _demo(options: argparse.Namespace) -> None:
     digits, labels = load_digits()
     if not 1 <= options.images <= len(digits):
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
-    images, labels = digits[: options.images].float() / 255, labels[: options.images]
-    radii = check_radii(_flat(options.radii) or DEMO_RADII)
+    images = digits[: options.images].float() / 255
     job = _Job(
-        images,
-        labels,
-        radii,
-        _methods(options),
-        "inf",
-        (0.0, 1.0),
-        10,
-        torch.device("cpu"),
-        options.output,
+        images=images,
+        labels=labels[: options.images],
+        radii=check_radii(_flat(options.radii) or DEMO_RADII),
+        methods=_methods(options),
+        norm="inf",
+        valid=(0.0, 1.0),
+        batch=10,
+        device=torch.device("cpu"),
+        output=options.output,
         resume=False,
         name=DEMO,
     )
@@ -348,42 +345,43 @@ def _clear(path: Path) -> None:
 def _certify(options: argparse.Namespace) -> None:
     if not options.resume:
         refuse_to_replace(options.output / RESULTS)
-    radii, methods, valid, device = (
-        check_radii(_flat(options.eps) or EPS),
-        _methods(options),
-        _range(options.range),
-        device_named(options.device),
-    )
+    radii = check_radii(_flat(options.eps) or EPS)
+    methods = _methods(options)
+    valid = _range(options.range)
+    device = device_named(options.device)
     values, labels = load_data(options.data, options.shape, options.limit)
     if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
     images = check_images(values, valid)
     name = f"{options.model} on {options.data.name}"
     job = _Job(
-        images,
-        labels,
-        radii,
-        methods,
-        options.norm,
-        valid,
-        options.batch,
-        device,
-        options.output,
-        options.resume,
-        name,
+        images=images,
+        labels=labels,
+        radii=radii,
+        methods=methods,
+        norm=options.norm,
+        valid=valid,
+        batch=options.batch,
+        device=device,
+        output=options.output,
+        resume=options.resume,
+        name=name,
     )
     net = load_net(
-        options.model, images, options.weights, _flat(options.mean), _flat(options.std), device
+        options.model,
+        images,
+        weights=options.weights,
+        mean=_flat(options.mean),
+        std=_flat(options.std),
+        device=device,
     )
     _run(job, net, "Certified robustness", name)
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
-    return (
-        DEFAULT_METHODS
-        if options.methods is None
-        else check_methods([method for part in options.methods for method in part])
-    )
+    if options.methods is None:
+        return DEFAULT_METHODS
+    return check_methods([method for part in options.methods for method in part])
 
 
 def _run(job: _Job, net: Net, title: str, note: str) -> None:
@@ -406,22 +404,31 @@ def _run(job: _Job, net: Net, title: str, note: str) -> None:
                 shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}"
             )
 
-        where, how = (
-            (job.norm, job.valid, job.batch, job.device),
-            (job.output / RESULTS, job.resume, progress, job.name),
+        found = certify(
+            net,
+            job.images,
+            job.labels,
+            job.radii,
+            job.methods,
+            norm=job.norm,
+            valid=job.valid,
+            batch=job.batch,
+            device=job.device,
+            results=job.output / RESULTS,
+            resume=job.resume,
+            progress=progress,
+            name=job.name,
         )
-        found = certify(net, job.images, job.labels, job.radii, job.methods, *where, *how)
     console.print(_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
-    write_report(job.output / REPORT, found, job.images, cuts, title, note)
+    write_report(job.output / REPORT, found, job.images, cuts, title=title, note=note)
     console.print(f"Report: {job.output / REPORT}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _table(found: Certification) -> Table:
-    correct, count = int(found.correct.sum()), len(found.labels)
-    table = Table(
-        title=(f"{correct} of {count} images are classified correctly"), title_justify="left"
-    )
+    correct = int(found.correct.sum())
+    title = f"{correct} of {len(found.labels)} images are classified correctly"
+    table = Table(title=title, title_justify="left")
     for name, side in (
         ("method", "left"),
         ("radius", "right"),

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from boundlab.capture.faithful import Snapshot, compare
 from boundlab.capture.torch_export import Function, copies, export
 from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
+from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
 from boundlab.graph.graph import Graph, Ref
 from boundlab.methods import backward

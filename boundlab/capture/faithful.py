@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import own_buffers, own_parameters, pytree
 from boundlab.errors import ArgumentError, CaptureError
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
@@ -37,7 +37,8 @@ def compare(
             ) from error
     with torch.no_grad():
         found = graph(*args, **kwargs)
-    (have, have_tree), (want, want_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
+    have, have_tree = pytree.tree_flatten(found)
+    want, want_tree = pytree.tree_flatten(expected)
     if have_tree != want_tree:
         raise CaptureError(
             f"the captured graph returns {have_tree}, the model {want_tree}: torch.export has lost "
@@ -53,31 +54,40 @@ def compare(
             )
 
 
-def _difference(found: Any, expected: Any) -> str:
+def _difference(found: object, expected: object) -> str:
     """What is not the same in two results, in words; empty if nothing is."""
     if not isinstance(expected, Tensor) or not isinstance(found, Tensor):
         same = type(found) is type(expected) and found == expected
-        return "" if same else f"{_described(found)} instead of {_described(expected)}"
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+    else:
+        same = found.shape == expected.shape and found.dtype == expected.dtype
+    if not same:
         return f"{_described(found)} instead of {_described(expected)}"
-    a, b = found.detach(), expected.detach().to(found.device)
-    if not b.is_floating_point():
-        return "" if torch.equal(a, b) else f"{int((a != b).sum())} of {b.numel()} entries differ"
-    finite = torch.isfinite(b)
-    scale = float(b[finite].abs().max()) if bool(finite.any()) else 0.0
-    apart = torch.where((a == b) | (torch.isnan(a) & torch.isnan(b)), 0, (a - b).abs()).nan_to_num(
-        nan=torch.inf
-    )
-    worst = float(apart.max()) if b.numel() else 0.0
-    return (
-        ""
-        if worst <= TOLERANCE.get(b.dtype, 1e-3) * (1 + scale)
-        else f"values up to {worst:.3g} apart"
-    )
+    if isinstance(expected, Tensor) and isinstance(found, Tensor):
+        return _difference_of_values(found.detach(), expected.detach().to(found.device))
+    return ""
 
 
-def _described(value: Any) -> str:
-    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+def _difference_of_values(found: Tensor, expected: Tensor) -> str:
+    """The same for tensors of one shape, dtype and device."""
+    if not expected.is_floating_point():
+        count = int((found != expected).sum())
+        return f"{count} of {expected.numel()} entries differ" if count else ""
+    if not expected.numel():
+        return ""
+    both_nan = torch.isnan(found) & torch.isnan(expected)
+    same = (found == expected) | both_nan
+    apart = torch.where(same, 0, (found - expected).abs()).nan_to_num(nan=torch.inf)
+    worst = float(apart.max())
+    largest = float(torch.where(torch.isfinite(expected), expected.abs(), 0).max())
+    if worst <= TOLERANCE.get(expected.dtype, 1e-3) * (1 + largest):
+        return ""
+    return f"values up to {worst:.3g} apart"
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    return repr(value)
 
 
 @contextmanager
@@ -118,41 +128,42 @@ class Snapshot:
     def holds(self, module: nn.Module) -> bool:
         """Whether nothing has changed; the question that every call asks, so it takes no
         snapshot."""
-        count, parts = 0, cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
-        for path, part in parts:
+        count = 0
+        for path, part in cast("Iterator[tuple[str, nn.Module]]", module.named_modules()):
             count += 1
-            if (
-                part is not self.parts.get(path)
-                or part.training != self.modes[path]
-                or _settings(part) != self.settings[path]
-            ):
+            if not self._holds_of_part(path, part):
                 return False
-            for name, tensor in (*part._parameters.items(), *part._buffers.items()):
-                if (
-                    tensor is not None
-                    and self.shapes.get(f"{path}.{name}" if path else name, (tensor.shape,))[0]
-                    != tensor.shape
-                ):
-                    return False
         return count == len(self.parts)
+
+    def _holds_of_part(self, path: str, part: nn.Module) -> bool:
+        if part is not self.parts.get(path) or part.training != self.modes[path]:
+            return False
+        if _settings(part) != self.settings[path]:
+            return False
+        for name, tensor in (*own_parameters(part).items(), *own_buffers(part).items()):
+            known = self.shapes.get(f"{path}.{name}" if path else name)
+            if tensor is not None and known is not None and known[0] != tensor.shape:
+                return False
+        return True
 
     def check(self, now: Snapshot) -> None:
         """Refuse a module of which something else than the mode has changed."""
-        for what, before, after in (
-            (
-                "its part",
-                {k: id(v) for k, v in self.parts.items()},
-                {k: id(v) for k, v in now.parts.items()},
-            ),
+        comparisons: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
+            ("its part", _identities(self.parts), _identities(now.parts)),
             ("the settings of", self.settings, now.settings),
             ("the shape of", self.shapes, now.shapes),
-        ):
+        ]
+        for what, before, after in comparisons:
             changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
             if changed:
                 raise ArgumentError(
                     f"the module was changed after it was captured ({what} '{changed[0]}'): "
                     "capture it again"
                 )
+
+
+def _identities(parts: Mapping[str, nn.Module]) -> dict[str, int]:
+    return {path: id(part) for path, part in parts.items()}
 
 
 def _settings(part: nn.Module) -> dict[str, Any]:

@@ -20,7 +20,15 @@ from boundlab.errors import MixedSamples
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.graph.layout import Layout
 from boundlab.rules.registry import aten
-from boundlab.rules.structure import Meets, Site, Unknown, find_structure, reshape, samples_first
+from boundlab.rules.structure import (
+    Meets,
+    Site,
+    Structure,
+    Unknown,
+    find_structure,
+    reshape,
+    samples_first,
+)
 
 CURE = "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
 
@@ -56,9 +64,12 @@ def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
         site = Site(
             node, shapes.samples, shapes.tensors, layouts, shapes.numbers, shapes.masks, own
         )
-        if any(name in unknown for name in node.inputs):
-            unknown[node.name] = next(unknown[name] for name in node.inputs if name in unknown)
-        layouts[node.name] = None if node.name in unknown else _layout(site, shapes, unknown)
+        doubts = [unknown[name] for name in node.inputs if name in unknown]
+        if doubts:
+            unknown[node.name] = doubts[0]
+            layouts[node.name] = None
+        else:
+            layouts[node.name] = _layout(site, shapes, unknown)
         place = _own_places(site)
         if place is not None:
             own[node.name] = place
@@ -67,9 +78,13 @@ def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
 
 
 def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | None:
+    """The layout of a node from those of its arguments; what is not known is noted in
+    ``unknown``."""
     node = site.node
-    if not any(site.layouts.get(name) is not None for name in site.tensors):
-        return _of_constant(site) if not site.tensors else None
+    if not site.tensors:
+        return _of_constant(site)
+    if all(site.layouts.get(name) is None for name in site.tensors):
+        return None
     if node.name in shapes.odd:
         raise MixedSamples(f"{node}: its shape is not a multiple of the batch size. {CURE}")
     try:
@@ -86,12 +101,10 @@ def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | Non
 
 def _of_constant(site: Site) -> Layout | None:
     """Of a tensor that is made from shapes alone: the dimension that is as large as the batch."""
-    found = [dim for dim, size in enumerate(site.out) if size == site.samples]
-    return (
-        Layout(found[0])
-        if len(found) == 1 and any(name in site.numbers for name in site.node.inputs)
-        else None
-    )
+    dims = [dim for dim, size in enumerate(site.out) if size == site.samples]
+    if len(dims) != 1 or not any(name in site.numbers for name in site.node.inputs):
+        return None
+    return Layout(dims[0])
 
 
 KEEPING = (aten._to_copy.default, aten.expand.default)
@@ -103,20 +116,34 @@ COUNTING = (aten.arange.default, aten.arange.start, aten.arange.start_step)
 def _own_places(site: Site) -> Layout | None:
     """Where a tensor holds each sample's own place in the batch: ``arange(batch size)``, and the
     same in another shape or type."""
-    node = site.node
-    if node.op in COUNTING:
-        start = 0 if node.op is aten.arange.default else site["start"]
-        step = site["step"] if node.op is aten.arange.start_step else 1
-        return Layout() if start == 0 and step == 1 and site.out == (site.samples,) else None
-    source = node.args[0] if node.args else None
-    if not isinstance(source, Ref) or source.name not in site.own:
+    if site.node.op in COUNTING:
+        return _counted_places(site)
+    if site.node.args and isinstance(site.node.args[0], Ref):
+        return _kept_places(site, site.node.args[0].name)
+    return None
+
+
+def _counted_places(site: Site) -> Layout | None:
+    """Of an ``arange``: it must count from 0 to the batch size in steps of 1."""
+    op = site.node.op
+    from_zero = op is aten.arange.default or site["start"] == 0
+    by_one = op is not aten.arange.start_step or site["step"] == 1
+    if from_zero and by_one and site.out == (site.samples,):
+        return Layout()
+    return None
+
+
+def _kept_places(site: Site, source: str) -> Layout | None:
+    """Of an operator that only moves the places that its first argument holds."""
+    if source not in site.own:
         return None
-    like = replace(site, layouts={source.name: site.own[source.name]})
     try:
-        kind = find_structure(node)
-        return kind(like) if kind is reshape or node.op in KEEPING else None
+        structure = find_structure(site.node)
+        if structure is reshape or site.node.op in KEEPING:
+            return structure(replace(site, layouts={source: site.own[source]}))
     except (Meets, Unknown):
-        return None
+        pass
+    return None
 
 
 # -- trials ----------------------------------------------------------------------------------------
@@ -132,7 +159,7 @@ def vouched(graph: Graph) -> list[Node]:
     return [node for node in known if _structure_of(node) is samples_first]
 
 
-def _structure_of(node: Node) -> Any:
+def _structure_of(node: Node) -> Structure | None:
     try:
         return find_structure(node)
     except Unknown:
@@ -144,34 +171,45 @@ def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
     values: of all nodes, for a batch."""
     generator = torch.Generator().manual_seed(0)
     for node in vouched(graph):
-        read = {
-            name: values[name]
+        read = [
+            name
             for name in node.inputs
             if graph.nodes[name].layout is not None and isinstance(values[name], Tensor)
-        }
+        ]
         for scale in (0.1, 1.0, 10.0):
-            base = {
-                **values,
-                **{name: _stirred(value, scale, generator) for name, value in read.items()},
-            }
-            before = node.call(*node.arguments(base.__getitem__))
-            for sample in range(len(before)):
-                changed = {name: base[name].clone() for name in read}
-                for value in changed.values():
-                    value[sample] = _stirred(value[sample], scale, generator)
-                after = node.call(*node.arguments({**base, **changed}.__getitem__))
-                moved = (after != before) & ~((after != after) & (before != before))
-                moved[sample] = False
-                if bool(moved.any()):
-                    raise MixedSamples(
-                        f"{node}: its value for one sample depends on other samples of the batch. "
-                        f"{CURE}"
-                    )
+            if _samples_meet(node, values, read, _Noise(scale, generator)):
+                raise MixedSamples(
+                    f"{node}: its value for one sample depends on other samples of the batch. "
+                    f"{CURE}"
+                )
 
 
-def _stirred(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:
-    """A tensor of real numbers with noise; any other as it is."""
-    if not value.is_floating_point():
-        return value
-    noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
-    return value.detach() + scale * noise.to(value)
+@dataclass(frozen=True, eq=False)
+class _Noise:
+    scale: float
+    generator: torch.Generator
+
+    def on(self, value: Tensor) -> Tensor:
+        """A tensor of real numbers with noise; any other as it is."""
+        if not value.is_floating_point():
+            return value
+        noise = torch.randn(value.shape, generator=self.generator, dtype=torch.float64)
+        return value.detach() + self.scale * noise.to(value)
+
+
+def _samples_meet(node: Node, values: Mapping[str, Any], read: list[str], noise: _Noise) -> bool:
+    """Whether the value of a node for one sample changes when another sample of the nodes in
+    ``read`` does."""
+    base = {**values, **{name: noise.on(values[name]) for name in read}}
+    before = node.call(*node.arguments(base.__getitem__))
+    for sample in range(len(before)):
+        changed = {name: base[name].clone() for name in read}
+        for value in changed.values():
+            value[sample] = noise.on(value[sample])
+        after = node.call(*node.arguments({**base, **changed}.__getitem__))
+        both_nan = (after != after) & (before != before)
+        moved = (after != before) & ~both_nan
+        moved[sample] = False
+        if bool(moved.any()):
+            return True
+    return False

@@ -15,61 +15,66 @@ from boundlab.graph.graph import Node, Ref
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import aten
 
+TAKEN_APART = (aten.unbind.int, aten.split.Tensor, aten.split_with_sizes.default)
+
 
 def fuse(node: Node, nodes: Mapping[str, Node]) -> Node:
     """The node itself, or one that computes the same from an earlier one."""
-    argument = None
-    if node.op is aten.mul.Tensor:
-        argument, op = _softsign(node, nodes), softsign
-    elif node.op is aten.sub.Tensor:
-        argument, op = _tanhshrink(node, nodes), tanhshrink
-    return node if argument is None else replace(node, op=op, args=(argument,), kwargs={})
+    if node.op is aten.mul.Tensor and _is_softsign(node, nodes):
+        return replace(node, op=softsign, args=node.args[:1], kwargs={})
+    if node.op is aten.sub.Tensor and _is_tanhshrink(node, nodes):
+        return replace(node, op=tanhshrink, args=node.args[:1], kwargs={})
+    return node
 
 
 def _made_by(argument: object, op: object, nodes: Mapping[str, Node]) -> Node | None:
+    """The node that an argument refers to, if it is a call of that operator."""
     found = nodes.get(argument.name) if isinstance(argument, Ref) else None
-    return found if found is not None and found.op is op and found.output is None else None
+    if found is None or found.op is not op or found.output is not None:
+        return None
+    return found
 
 
-def _softsign(node: Node, nodes: Mapping[str, Node]) -> Ref | None:
+def _is_softsign(node: Node, nodes: Mapping[str, Node]) -> bool:
+    """Whether a product is ``x * reciprocal(|x| + 1)``."""
     x, factor = node.args
     inverse = _made_by(factor, aten.reciprocal.default, nodes)
-    total = None if inverse is None else _made_by(inverse.args[0], aten.add.Tensor, nodes)
+    if inverse is None:
+        return False
+    total = _made_by(inverse.args[0], aten.add.Tensor, nodes)
     if total is None or total.kwargs or total.args[1] != 1:
-        return None
+        return False
     size = _made_by(total.args[0], aten.abs.default, nodes)
-    return x if size is not None and isinstance(x, Ref) and size.args[0] == x else None
+    return size is not None and isinstance(x, Ref) and size.args[0] == x
 
 
-def _tanhshrink(node: Node, nodes: Mapping[str, Node]) -> Ref | None:
-    x, bent = node.args
-    tanh = _made_by(bent, aten.tanh.default, nodes)
-    return (
-        x
-        if tanh is not None and isinstance(x, Ref) and tanh.args[0] == x and not node.kwargs
-        else None
-    )
+def _is_tanhshrink(node: Node, nodes: Mapping[str, Node]) -> bool:
+    """Whether a difference is ``x - tanh(x)``."""
+    x, subtrahend = node.args
+    tanh = _made_by(subtrahend, aten.tanh.default, nodes)
+    return tanh is not None and isinstance(x, Ref) and tanh.args[0] == x and not node.kwargs
 
 
 def one_part(node: Node) -> Node:
     """A part of a value that is taken apart, read as that part alone: other parts then cost
     nothing, nor do their gradients."""
-    k = node.output
-    if k is None or node.op not in (
-        aten.unbind.int,
-        aten.split.Tensor,
-        aten.split_with_sizes.default,
-    ):
+    number = node.output
+    if number is None or node.op not in TAKEN_APART:
         return node
-    x, *rest = node.args
     part = replace(node, kwargs={}, output=None)
     if node.op is aten.unbind.int:
-        return replace(
-            part, op=aten.select.int, args=(x, rest[0] if rest else node.kwargs.get("dim", 0), k)
-        )
-    sizes, dim = rest[0], rest[1] if len(rest) > 1 else node.kwargs.get("dim", 0)
-    every: list[Any] = [sizes] * (k + 1) if node.op is aten.split.Tensor else list(sizes)
+        x, dim = _with_default_dim(node.args, node.kwargs)
+        return replace(part, op=aten.select.int, args=(x, dim, number))
+    x, sizes, dim = _with_default_dim(node.args, node.kwargs, place=2)
+    every: list[Any] = [sizes] * (number + 1) if node.op is aten.split.Tensor else list(sizes)
     if not all(isinstance(size, int) for size in every):  # a size that is itself computed
         return node
-    first = sum(every[:k])
-    return replace(part, op=aten.slice.Tensor, args=(x, dim, first, first + every[k]))
+    first = sum(every[:number])
+    return replace(part, op=aten.slice.Tensor, args=(x, dim, first, first + every[number]))
+
+
+def _with_default_dim(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int = 1
+) -> tuple[Any, ...]:
+    """The arguments up to ``place``, where ``dim`` stands if it was given by place."""
+    return (*args, kwargs.get("dim", 0))[: place + 1]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -35,6 +36,7 @@ def certify(
     labels: Tensor,
     radii: Sequence[float],
     methods: Sequence[str] = DEFAULT_METHODS,
+    *,
     norm: str = "inf",
     valid: tuple[float, float] | None = None,
     batch: int = 16,
@@ -57,16 +59,25 @@ def certify(
     made for another model, other images, norm or range, or changed since it was written, is
     refused. Runs in it that are not asked for stay in it. name: noted in the file.
     """
-    methods, radii = check_methods(methods), check_radii(radii)
+    methods = check_methods(methods)
+    radii = check_radii(radii)
     if norm not in NORMS:
         raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
-    images, labels = check_images(images, valid), check_labels(labels, len(images))
-    net = (
-        model
-        if isinstance(model, Net)
-        else capture(model, images[: min(2, len(images))].to(device))
+    images = check_images(images, valid)
+    labels = check_labels(labels, len(images))
+    if isinstance(model, Net):
+        net = model
+    else:
+        net = capture(model, images[:2].to(device))
+    work = _Work(
+        net=net,
+        images=_as_the_net_takes_them(images, net),
+        labels=labels,
+        norm=norm,
+        valid=valid,
+        batch=batch,
+        device=torch.device(device),
     )
-    work = _Work(net, images, labels, norm, valid, batch, torch.device(device))
     logits = outputs(net, work.images, batch, device)
     classes = logits.shape[1]
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
@@ -90,7 +101,7 @@ def region_around(
     x: Tensor, radius: float, norm: str = "inf", valid: tuple[float, float] | None = None
 ) -> Region:
     """The ball around every image of x: (batch, *shape), within the valid range."""
-    low, high = valid if valid is not None else (None, None)
+    low, high = valid or (None, None)
     return NORMS[norm](x, radius, low, high)
 
 
@@ -126,49 +137,53 @@ def batches(
     """values (N, ...) in parts as the net takes them, each with the number that counts: a net with
     a fixed batch size has the last part filled up by repetition."""
     shape, _, free = net.graph.examples[net.graph.inputs[0]]
-    size = batch if free else int(shape[0])
-    for part in values.split(size):
+    if not free:
+        batch = shape[0]
+    for part in values.split(batch):
         count = len(part)
-        if not free and count < size:
-            part = part[torch.arange(size).clamp(max=count - 1)]
+        if not free and count < batch:
+            part = part[torch.arange(batch).clamp(max=count - 1)]
         yield count, part.to(device)
 
 
-class _Work:
-    """One model, its images, and how to walk through them."""
+def _as_the_net_takes_them(images: Tensor, net: Net) -> Tensor:
+    """The images (N, *shape) in the type of the net's only input, whose shape must be theirs."""
+    if len(net.graph.inputs) != 1:
+        raise ArgumentError(
+            f"certify needs a model with one input; this one takes {', '.join(net.graph.inputs)}"
+        )
+    shape, dtype, _ = net.graph.examples[net.graph.inputs[0]]
+    if shape[1:] != tuple(images.shape[1:]):
+        raise ArgumentError(
+            f"the model takes images of shape {shape[1:]}, but these have "
+            f"{tuple(images.shape[1:])}: reshape them (--shape)"
+        )
+    return images.to(dtype)
 
-    def __init__(
-        self,
-        net: Net,
-        images: Tensor,
-        labels: Tensor,
-        norm: str,
-        valid: tuple[float, float] | None,
-        batch: int,
-        device: torch.device,
-    ) -> None:
-        if batch < 1:
-            raise ArgumentError(f"the batch size must be at least 1, not {batch}")
-        if len(net.graph.inputs) != 1:
-            raise ArgumentError(
-                "certify needs a model with one input; this one takes "
-                f"{', '.join(net.graph.inputs)}"
-            )
-        shape, dtype, _ = net.graph.examples[net.graph.inputs[0]]
-        if tuple(shape[1:]) != tuple(images.shape[1:]):
-            raise ArgumentError(
-                f"the model takes images of shape {tuple(shape[1:])}, but these have "
-                f"{tuple(images.shape[1:])}: reshape them (--shape)"
-            )
-        self.net, self.labels, self.norm, self.valid = net, labels, norm, valid
-        self.images = images.to(dtype)
-        self.batch, self.device = batch, device
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One model, its images (N, *shape) and labels (N,), and how to walk through them."""
+
+    net: Net
+    images: Tensor
+    labels: Tensor
+    norm: str
+    valid: tuple[float, float] | None
+    batch: int
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ArgumentError(f"the batch size must be at least 1, not {self.batch}")
 
     @torch.no_grad()
     def run(self, ledger: Ledger, method: str, radius: float, progress: Progress | None) -> None:
         """Complete one (method, radius) in the ledger, from wherever it stands."""
         so_far = ledger.get(method, radius)
-        parts, done, seconds = [so_far.margins], len(so_far.margins), so_far.seconds
+        parts = [so_far.margins]
+        done = len(so_far.margins)
+        seconds = so_far.seconds
         tell = progress or (lambda *_: None)
         tell(method, radius, done, len(self.images))
         if done == len(self.images):

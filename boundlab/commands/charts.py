@@ -30,7 +30,8 @@ def png(image: Tensor, low: float, high: float) -> str | None:
     pixels = (scaled.clamp(0, 1) * 255).round().permute(1, 2, 0).numpy().astype(np.uint8)
     height, width, channels = pixels.shape
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0 before every row
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    colour_type = {1: 0, 3: 2}[channels]  # grey, or red, green and blue
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
     data = (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
@@ -48,12 +49,15 @@ def number(value: float, form: str = ".3g") -> str:
     """A number for people: three significant digits, or another format."""
     if math.isnan(value):
         return "NaN"
-    return format(value, form) if math.isfinite(value) else "∞" if value > 0 else "-∞"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return format(value, form)
 
 
 # -- margins by class ------------------------------------------------------------------------------
 
-BAR_WIDTH, BAR_HEIGHT, LABEL_HEIGHT = 200, 44, 11
+BAR_WIDTH, BAR_HEIGHT = 200, 44
+LABEL_HEIGHT = 11
 
 
 def margin_bars(margins: Sequence[float], classes: Sequence[str], low: float, high: float) -> str:
@@ -63,21 +67,24 @@ def margin_bars(margins: Sequence[float], classes: Sequence[str], low: float, hi
     low <= 0 < high: the ends of the axis. What lies beyond is cut there; what is not a number
     counts as below.
     """
-    step, line = BAR_WIDTH / max(len(margins), 1), BAR_HEIGHT * high / (high - low)
+    step = BAR_WIDTH / max(len(margins), 1)
+    line = BAR_HEIGHT * high / (high - low)
     parts = [
         f'<svg class="bars" viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT + LABEL_HEIGHT}" role="img" '
         'aria-label="margins by class">'
     ]
     for i, (margin, name) in enumerate(zip(margins, classes, strict=True)):
-        good = margin > 0
         value = low if math.isnan(margin) else min(max(margin, low), high)
         size = max(BAR_HEIGHT * abs(value) / (high - low), 0.8)
+        kind, top = "bad", line
+        if margin > 0:
+            kind, top = "good", line - size
         place = (
-            f'x="{(i + 0.15) * step:.1f}" y="{line - size if good else line:.1f}" '
+            f'x="{(i + 0.15) * step:.1f}" y="{top:.1f}" '
             f'width="{0.7 * step:.1f}" height="{size:.1f}"'
         )
         parts.append(
-            f'<rect class="{"good" if good else "bad"}" {place}><title>class '
+            f'<rect class="{kind}" {place}><title>class '
             f"{escape(name)}: "
             f"{number(margin)}</title></rect>"
         )
@@ -92,7 +99,8 @@ def margin_bars(margins: Sequence[float], classes: Sequence[str], low: float, hi
 # -- linear bounds along a line --------------------------------------------------------------------
 
 CUT_WIDTH, CUT_HEIGHT = 340, 230
-LEFT, RIGHT, TOP, BOTTOM = 44, 8, 10, 34
+LEFT, RIGHT = 44, 8
+TOP, BOTTOM = 10, 34
 
 
 def cut_chart(cut: Cut, low: float, high: float) -> str:

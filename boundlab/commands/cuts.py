@@ -89,9 +89,8 @@ def _linear(
     all on the CPU."""
     shape, dtype, free = net.graph.examples[net.graph.inputs[0]]
     x = image.to(dtype)
-    region = region_around(
-        x.expand(1 if free else shape[0], *x.shape), radius, found.task.norm, found.task.valid
-    )
+    samples = 1 if free else shape[0]
+    region = region_around(x.expand(samples, *x.shape), radius, found.task.norm, found.task.valid)
     lin = net.linear_bounds(region, method=method, spec=spec)
     name = next(iter(lin.lower_A))
     pairs = ((lin.lower_A[name], lin.lower_b), (lin.upper_A[name], lin.upper_b))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+from typing import TypeAlias
 
 import torch
 
 from boundlab.errors import ArgumentError
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""Where a command adds its parser; the type has no public name."""
 
-def add_device(parser: Any, default: str | None = None) -> None:
+
+def add_device(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     """The option; default: None for a GPU if there is one."""
     parser.add_argument(
         "--device",

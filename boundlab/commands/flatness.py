@@ -14,13 +14,14 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.devices import add_device, device_named
+from boundlab.commands.devices import Commands, add_device, device_named
 from boundlab.commands.training import load_trained, set_threads, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
 from boundlab.net import capture
 from boundlab.storage.files import write_atomically
+from boundlab.training.checkpoints import folder_of
 from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 
@@ -30,7 +31,7 @@ BATCHES = {"forward": 8, "forward+backward": 8}
 METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
 
 
-def add_command(commands: Any) -> None:
+def add_command(commands: Commands) -> None:
     parser = commands.add_parser(
         "flatness", help=("how far the loss of a trained network can rise when its weights move")
     )
@@ -94,6 +95,7 @@ def measure(
     test: Images,
     eps: float,
     methods: tuple[str, ...] = ("crown-ibp",),
+    *,
     relative: bool = True,
     steps: int = 20,
     device: torch.device | str = "cpu",
@@ -161,13 +163,16 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
         math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values()))
     )
     for k, (title, (values, bound)) in enumerate(surfaces.items()):
-        axes = figure.add_subplot(1, len(surfaces), k + 1, projection="3d", computed_zorder=False)
+        # typed as a plain plot, though it is one in three dimensions
+        axes: Any = figure.add_subplot(
+            1, len(surfaces), k + 1, projection="3d", computed_zorder=False
+        )
         ticks = torch.linspace(-REACH, REACH, len(values))
         a, b = torch.meshgrid(ticks, ticks, indexing="ij")
         height = values.clamp(min=10.0**low).log10()
         axes.plot_surface(
             a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True
-        )  # type: ignore[attr-defined]
+        )
         angle, radius = torch.meshgrid(
             torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij"
         )
@@ -176,15 +181,16 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
             (radius * angle.sin()).numpy(),
             torch.full_like(radius, math.log10(bound)).numpy(),
         )
-        axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)  # type: ignore[attr-defined]
-        axes.set_zlim(low, top)  # type: ignore[attr-defined]
-        axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])  # type: ignore[attr-defined]
+        axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)
+        axes.set_zlim(low, top)
+        axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])
         axes.set_xlabel("gradient (radii)")
         axes.set_ylabel("random (radii)")
         axes.set_title(f"{title}: certified {bound:.2f}")
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    metadata = {".svg": {"Date": None}}.get(path.suffix)  # the same file every time
+    figure.savefig(path, metadata=metadata)
     plt.close(figure)
 
 
@@ -195,7 +201,7 @@ def _flatness(options: argparse.Namespace) -> None:
     device = device_named(options.device)
     model, recipe, size = load_trained(options.checkpoint)
     data = share_of(recipe, load(recipe.data, options.files, "train"))
-    data = data if options.limit is None else data.first(options.limit)
+    data = data.first(options.limit)
     test = test_images(recipe, options.files, size, None)
     console = Console()
     with console.status("bounding the loss over the balls around the weights"):
@@ -205,16 +211,13 @@ def _flatness(options: argparse.Namespace) -> None:
             test,
             options.eps,
             tuple(options.methods),
-            not options.absolute,
-            options.steps,
-            device,
+            relative=not options.absolute,
+            steps=options.steps,
+            device=device,
         )
+    unit = "" if options.absolute else " of their norms"
     table = Table(
-        title=(
-            f"{recipe.name}: weights moved by "
-            f"{options.eps:g}{'' if options.absolute else ' of their norms'}"
-        ),
-        title_justify="left",
+        title=f"{recipe.name}: weights moved by {options.eps:g}{unit}", title_justify="left"
     )
     table.add_column("")
     table.add_column("loss", justify="right")
@@ -229,19 +232,11 @@ def _flatness(options: argparse.Namespace) -> None:
         table.add_row(f"certified by {method}", f"{found['loss'] + rise:.4f}", f"{rise:.4f}")
     console.print(table)
     console.print(f"test error {found['test_error']:.2%}")
-    folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
-    write_atomically(folder / RESULT, json.dumps(found, indent=1) + "\n")
+    write_atomically(folder_of(options.checkpoint) / RESULT, json.dumps(found, indent=1) + "\n")
     if options.surface is not None:
         x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
         best = min(found["flatness"].values())
-        draw(
-            {
-                recipe.method: (
-                    surface(model, x, labels, balls, POINTS, REACH),
-                    found["loss"] + best,
-                )
-            },
-            options.surface,
-        )
+        values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
+        draw({recipe.method: (values, found["loss"] + best)}, options.surface)
         console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)

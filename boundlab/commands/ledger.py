@@ -52,12 +52,15 @@ class Ledger:
     ) -> Ledger:
         """A new ledger, or with ``resume`` the one in the file. Without it, a file that is there is
         an error: it is never written over."""
-        ledger = Ledger(None if path is None else Path(path), task, labels, predictions)
-        if ledger.path is not None and not resume:
-            refuse_to_replace(ledger.path)
-        elif ledger.path is not None and ledger.path.exists():
-            ledger._stamp = _stamp(ledger.path)
-            ledger._read(ledger.path)
+        if path is None:
+            return Ledger(None, task, labels, predictions)
+        path = Path(path)
+        ledger = Ledger(path, task, labels, predictions)
+        if not resume:
+            refuse_to_replace(path)
+        elif path.exists():
+            ledger._stamp = _stamp(path)
+            ledger._read(path)
         return ledger
 
     def get(self, method: str, radius: float) -> Run:
@@ -166,21 +169,28 @@ def _plain(margins: Tensor) -> list[list[float | str]]:
 
 def _read_run(entry: dict[str, Any], task: Task) -> Run:
     values = [[float(value) for value in row] for row in entry["margins"]]
-    margins = torch.tensor(values, dtype=torch.float64).reshape(
-        len(values), -1 if values else task.classes - 1
-    )
+    margins = torch.tensor(values, dtype=torch.float64)
+    if values:
+        margins = margins.reshape(len(values), -1)
+    else:
+        margins = margins.reshape(0, task.classes - 1)
     return Run(str(entry["method"]), float(entry["radius"]), margins, float(entry["seconds"]))
 
 
 def fingerprint(*things: Net | Tensor) -> str:
     """A digest that changes with the values of tensors, and with the graph and the parameters of a
     net."""
-    return digest(
-        part for thing in things for part in (_parts(thing) if isinstance(thing, Net) else [thing])
-    )
+    return digest(part for thing in things for part in _parts(thing))
 
 
-def _parts(net: Net) -> Iterator[Tensor | str]:
+def _parts(thing: Net | Tensor) -> Iterator[Tensor | str]:
+    if isinstance(thing, Net):
+        yield from _parts_of_net(thing)
+    else:
+        yield thing
+
+
+def _parts_of_net(net: Net) -> Iterator[Tensor | str]:
     for node in net.graph.nodes.values():
         yield f"{node.name} {op_name(node.op)} {node.args} {dict(node.kwargs)} {node.output}\n"
     for name, value in sorted(net._read_state().items()):

@@ -23,6 +23,8 @@ from boundlab.net import Net, capture
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
+LONGEST = 300
+"""Characters of another library's message that are shown."""
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -87,7 +89,9 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise ArgumentError(
             f"the images in {path} must be numbers (uint8 or floating point), not {images.dtype}"
         )
-    return images.astype(np.float32) if images.dtype == np.float16 else images, _whole(labels, path)
+    if images.dtype == np.float16:
+        images = images.astype(np.float32)
+    return images, _whole(labels, path)
 
 
 def _pick(arrays: Any, names: Sequence[str], path: Path) -> np.ndarray:
@@ -196,6 +200,7 @@ def normalized(
 def load_net(
     source: str,
     images: Tensor,
+    *,
     weights: Path | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -210,12 +215,9 @@ def load_net(
             # tensors that it makes on the way know their device
             program = move_to_device_pass(program, device)
             if mean is None and std is None:
-                example = example.to(device)
-                return (
-                    capture(program)
-                    if program.example_inputs is not None
-                    else capture(program, example.float())
-                )
+                if program.example_inputs is not None:
+                    return capture(program)
+                return capture(program, example.to(device).float())
             model: nn.Module = program.module()
         except BoundlabError:
             raise
@@ -283,30 +285,38 @@ def _build(source: str) -> nn.Module:
         ) from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
-            names = [
-                name
-                for name in vars(thing)
-                if not name.startswith("_") and callable(getattr(thing, name))
-            ]
             raise ArgumentError(
                 f"{module_name} has no '{attribute}'; it has: "
-                f"{', '.join(names) or 'nothing callable'}"
+                f"{', '.join(_callables(thing)) or 'nothing callable'}"
             )
         thing = getattr(thing, part)
-    if not isinstance(thing, nn.Module):
-        if not callable(thing):
-            raise ArgumentError(
-                f"{source} is a {type(thing).__name__}, not a function or class that makes a model"
-            )
-        try:
-            thing = thing()
-        except (Exception, SystemExit) as error:
-            raise CaptureError(
-                f"{source}() failed: {describe(error)}. The factory is called without arguments"
-            ) from error
-    if not isinstance(thing, nn.Module):
-        raise ArgumentError(f"{source}() must return a torch.nn.Module, not {type(thing).__name__}")
-    return thing
+    if isinstance(thing, nn.Module):
+        return thing
+    return _made_by(thing, source)
+
+
+def _callables(thing: object) -> list[str]:
+    """The public names of a module or class that can be called."""
+    return [
+        name for name in vars(thing) if not name.startswith("_") and callable(getattr(thing, name))
+    ]
+
+
+def _made_by(factory: object, source: str) -> nn.Module:
+    """The model that a factory makes without arguments."""
+    if not callable(factory):
+        raise ArgumentError(
+            f"{source} is a {type(factory).__name__}, not a function or class that makes a model"
+        )
+    try:
+        model = factory()
+    except (Exception, SystemExit) as error:
+        raise CaptureError(
+            f"{source}() failed: {describe(error)}. The factory is called without arguments"
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(f"{source}() must return a torch.nn.Module, not {type(model).__name__}")
+    return model
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -336,11 +346,9 @@ def _states(content: Any) -> list[dict[str, Tensor]]:
         for key in STATE_KEYS:
             if isinstance(content.get(key), (Mapping, list, tuple)):
                 return _states(content[key])
-        return (
-            [dict(content)]
-            if content and all(isinstance(value, Tensor) for value in content.values())
-            else []
-        )
+        if content and all(isinstance(value, Tensor) for value in content.values()):
+            return [dict(content)]
+        return []
     if isinstance(content, (list, tuple)):
         return [state for part in content for state in _states(part)]
     return []
@@ -350,11 +358,9 @@ def _plain_names(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor
     """Without the prefix that data parallelism adds."""
     prefix = "module."
     wanted = any(name.startswith(prefix) for name in model.state_dict())
-    return (
-        state
-        if wanted or not all(name.startswith(prefix) for name in state)
-        else {name.removeprefix(prefix): value for name, value in state.items()}
-    )
+    if wanted or not all(name.startswith(prefix) for name in state):
+        return state
+    return {name.removeprefix(prefix): value for name, value in state.items()}
 
 
 def _mismatch(state: Mapping[str, Tensor], model: nn.Module) -> str:
@@ -369,11 +375,14 @@ def _mismatch(state: Mapping[str, Tensor], model: nn.Module) -> str:
             for name in common
         ],
     }
-    return "; ".join(
-        (f"{what}: {', '.join(names[:4])}{' and more' if len(names) > 4 else ''}")
-        for what, names in parts.items()
-        if names
-    )
+    return "; ".join(f"{what}: {_first_few(names)}" for what, names in parts.items() if names)
+
+
+def _first_few(names: Sequence[str], most: int = 4) -> str:
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        return f"{text} and more"
+    return text
 
 
 def describe(error: BaseException) -> str:
@@ -383,10 +392,10 @@ def describe(error: BaseException) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if "/torch/" not in frame.filename and "importlib" not in frame.filename
     ]
-    where = (
-        (f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})")
-        if frames and frames[-1].filename != __file__
-        else ""
-    )
+    where = ""
+    if frames and frames[-1].filename != __file__:
+        where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}{'...' if len(text) > 300 else ''}{where}"
+    if len(text) > LONGEST:
+        text = text[:LONGEST] + "..."
+    return f"{type(error).__name__}: {text}{where}"

@@ -50,13 +50,12 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Any) -> str:
     """The module of the functions that a rule is made of, or of its class."""
-    if rule.kind == "bilinear":  # its functions only name indices
-        return type(rule).__module__
-    parts = [getattr(rule, part.name) for part in fields(rule)] if is_dataclass(rule) else []
-    modules = [
-        str(part.__module__) for part in parts if callable(part) and hasattr(part, "__module__")
-    ]
-    return modules[0] if modules else type(rule).__module__
+    if rule.kind != "bilinear" and is_dataclass(rule):  # functions of those only name indices
+        for field in fields(rule):
+            part = getattr(rule, field.name)
+            if callable(part) and hasattr(part, "__module__"):
+                return str(part.__module__)
+    return type(rule).__module__
 
 
 def _facts(rows: list[Supported]) -> list[str]:

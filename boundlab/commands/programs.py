@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
+from boundlab.compat.private import OpOverload, op_arguments
 from boundlab.errors import CaptureError
 
 TRUSTED = "of a .pt2 file only plain data is read: tensors, and a graph of torch's own operators"
@@ -54,7 +54,7 @@ def _plain_copy(path: Path) -> io.BytesIO:
         names = archive.namelist()
         if len(set(names)) < len(names):
             raise _NotPlain("members that occur twice")
-        root = names[0].split("/")[0] if names else ""
+        root = "".join(names[:1]).split("/")[0]
         if f"{root}/archive_format" not in names:
             other = (
                 "it is not a program saved with torch.export.save, or one older than torch 2.8 "
@@ -147,8 +147,10 @@ BLOCKS = (
 )
 """Operators that apply other graphs of the same file."""
 SIZES = re.compile(
-    r"_operator\.(add|and_|eq|floordiv|ge|getitem|gt|le|lshift|lt|mod|mul|ne|neg|or_|pos|pow|rshift|sub|truediv)"
-    r"|torch\.sym_(float|int|ite|max|min|not|sqrt|sum|constrain_range|constrain_range_for_size)|torch\._sym_sqrt|math\.(trunc|ceil|floor)"
+    r"_operator\.(add|and_|eq|floordiv|ge|getitem|gt|le|lshift|lt|mod|mul|ne|neg|or_|pos|pow"
+    r"|rshift|sub|truediv)"
+    r"|torch\.sym_(float|int|ite|max|min|not|sqrt|sum|constrain_range|constrain_range_for_size)"
+    r"|torch\._sym_sqrt|math\.(trunc|ceil|floor)"
 )
 """Functions of sizes."""
 
@@ -163,13 +165,15 @@ def _checked(value: Any, key: str) -> Any:
     if key == "metadata":
         return {note: str(text) for note, text in dict(value).items() if note in NOTES}
     if isinstance(value, dict):
-        named = _looked_up if key == "range_constraints" else _name
+        named = NAMES.get(key, _name)
         return {named(entry): _checked(part, entry) for entry, part in value.items()}
     if isinstance(value, list):
         return [_checked(part, key) for part in value]
     if key == "use_pickle" and value is not False:
         raise _NotPlain("pickled tensors")
-    return CHECKS.get(key, _name)(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return CHECKS.get(key, _name)(value)
+    return value
 
 
 def _name(text: str) -> str:
@@ -210,7 +214,7 @@ def _operator(text: str) -> str:
     if text.startswith("torch.ops.") and kind in ("aten", "prims") and len(path) == 2:
         found = getattr(getattr(getattr(torch.ops, kind), path[0], None), path[1], None)
         if isinstance(found, OpOverload) and all(
-            argument.name != "filename" for argument in found._schema.arguments
+            argument.name != "filename" for argument in op_arguments(found)
         ):
             return text
     raise _NotPlain(
@@ -245,9 +249,11 @@ def _checked_tree(tree: dict[str, Any]) -> dict[str, Any]:
 # -- sizes and guards, which torch evaluates -------------------------------------------------------
 
 FUNCTIONS = re.compile(
-    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Mod|Max|Min|Abs|Equality|Unequality|(Strict)?(Less|Greater)Than|And|Or|Not|floor|ceiling"
-    r"|FloorDiv|ModularIndexing|Where|PythonMod|CleanDiv|CeilDiv|[LR]Shift|PowByNatural|FloatPow|(Float|Int)TrueDiv|(Ceil|Floor|Round|Trunc)ToInt"
-    r"|TruncToFloat|RoundDecimal|ToFloat|Identity|IsNonOverlappingAndDenseIndicator|max|min|abs|int|float"
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Mod|Max|Min|Abs"
+    r"|Equality|Unequality|(Strict)?(Less|Greater)Than|And|Or|Not|floor|ceiling"
+    r"|FloorDiv|ModularIndexing|Where|PythonMod|CleanDiv|CeilDiv|[LR]Shift|PowByNatural|FloatPow"
+    r"|(Float|Int)TrueDiv|(Ceil|Floor|Round|Trunc)ToInt|TruncToFloat|RoundDecimal|ToFloat"
+    r"|Identity|IsNonOverlappingAndDenseIndicator|max|min|abs|int|float"
 )
 SYMBOLS = re.compile(r"L|true|false|oo|int_oo|[a-z]+\d+", re.ASCII)
 WORDS = re.compile(r"\w+|[-+.\de]+", re.ASCII)
@@ -307,6 +313,8 @@ CHECKS: dict[str, Callable[[str], str]] = {
     "path_name": _file,
 }
 """What strings may be, by the name under which they stand; all others are names."""
+NAMES: dict[str, Callable[[str], str]] = {"range_constraints": _looked_up}
+"""What the keys of a dict may be, by the name under which it stands; all others are names."""
 
 MEMBERS: dict[str, Callable[[bytes], bytes] | None] = {
     r"models/model\.json": _checked_json,

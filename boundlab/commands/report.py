@@ -30,6 +30,7 @@ def write_report(
     found: Certification,
     images: Tensor,
     cuts: Sequence[Cut] = (),
+    *,
     title: str = "Certified robustness",
     note: str = "",
     names: Sequence[str] | None = None,
@@ -37,7 +38,7 @@ def write_report(
     """Write the page, whole or not at all. images: (N, *shape), floating point, the ones that were
     certified; note: a sentence under the title; names: of the classes, their numbers if left
     out."""
-    write_atomically(path, page(found, images, cuts, title, note, names))
+    write_atomically(path, page(found, images, cuts, title, note=note, names=names))
 
 
 def page(
@@ -45,17 +46,19 @@ def page(
     images: Tensor,
     cuts: Sequence[Cut],
     title: str,
+    *,
     note: str = "",
     names: Sequence[str] | None = None,
 ) -> str:
     """The HTML text."""
-    names = list(names) if names is not None else [str(k) for k in range(found.task.classes)]
+    names = names or [str(k) for k in range(found.task.classes)]
+    style = STYLE + _choice_style(len(found.radii))
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}{_choice_style(len(found.radii))}</style></head><body><main>",
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>",
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">{escape(note)}</p>' if note else "",
+        note and f'<p class="soft">{escape(note)}</p>',
         _facts(found),
         _summary(found),
         _cuts(cuts, names),
@@ -74,9 +77,9 @@ def _facts(found: Certification) -> str:
     count, correct = len(found.labels), int(found.correct.sum())
     valid = found.task.valid
     region = {"inf": "L∞ ball", "2": "L2 ball", "1": "L1 ball"}[found.task.norm]
-    within = (
-        (f"values {number(valid[0])} to {number(valid[1])}") if valid else "values without limits"
-    )
+    within = "values without limits"
+    if valid is not None:
+        within = f"values {number(valid[0])} to {number(valid[1])}"
     facts = [
         (str(count), "images"),
         (f"{correct / count:.1%}", f"{correct} classified correctly"),
@@ -97,9 +100,9 @@ def _summary(found: Certification) -> str:
     groups = []
     for method in found.methods:
         rows = [row for row in found.rows if row.method == method]
-        groups.append(
-            "<tbody>" + "".join(_row(row, first=i == 0) for i, row in enumerate(rows)) + "</tbody>"
-        )
+        names = [method] + [""] * (len(rows) - 1)  # the method stands beside its first row
+        body = "".join(_row(name, row) for name, row in zip(names, rows, strict=True))
+        groups.append(f"<tbody>{body}</tbody>")
     return (
         '<h2>Verified images</h2><p class="soft">The margin of an image is its smallest lower '
         "bound over all other classes; "
@@ -109,7 +112,7 @@ def _summary(found: Certification) -> str:
     )
 
 
-def _row(row: Row, first: bool) -> str:
+def _row(name: str, row: Row) -> str:
     meter = f'<span class="meter"><i style="width:{100 * row.share:.1f}%"></i></span>'
     cells = (
         number(row.radius),
@@ -117,11 +120,7 @@ def _row(row: Row, first: bool) -> str:
         number(row.mean_margin, ".3f"),
         number(row.seconds, ".4f"),
     )
-    return (
-        f"<tr><th>{escape(row.method) if first else ''}</th>"
-        + "".join(f"<td>{cell}</td>" for cell in cells)
-        + "</tr>"
-    )
+    return f"<tr><th>{escape(name)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
 # -- linear bounds ---------------------------------------------------------------------------------
@@ -178,15 +177,18 @@ def _choice_style(count: int) -> str:
 def _grid(found: Certification, images: Tensor, names: Sequence[str]) -> str:
     count = min(len(images), SHOWN)
     chosen = len(found.radii) // 2
+    state = {chosen: " checked"}
     picks = "".join(
         '<input class="pick" type="radio" name="radius" '
-        f'id="pick{i}"{" checked" if i == chosen else ""} aria-label="radius {number(radius)}">'
+        f'id="pick{i}"{state.get(i, "")} aria-label="radius {number(radius)}">'
         for i, radius in enumerate(found.radii)
     )
     labels = "".join(
         f'<label for="pick{i}">{number(radius)}</label>' for i, radius in enumerate(found.radii)
     )
-    some = f" The first {count} of {len(images)} are shown." if count < len(images) else ""
+    some = ""
+    if count < len(images):
+        some = f" The first {count} of {len(images)} are shown."
     least, most = found.task.valid or (float(images[:count].min()), float(images[:count].max()))
     verdicts = {
         (run.method, run.radius): found.verified(run)[:count].tolist() for run in found.runs
@@ -218,11 +220,9 @@ def _axis(margins: Tensor) -> tuple[float, float]:
     """The ends of the bars' axis for all images at one radius, without the outermost hundredth; a
     tenth below zero at least."""
     finite = margins[margins.isfinite()][:1_000_000]
-    low, high = (
-        torch.quantile(finite, torch.tensor([0.01, 0.99], dtype=finite.dtype)).tolist()
-        if finite.numel()
-        else (-1.0, 1.0)
-    )
+    low, high = -1.0, 1.0
+    if finite.numel():
+        low, high = torch.quantile(finite, finite.new_tensor([0.01, 0.99])).tolist()
     size = max(-low, high, 1e-6)
     return min(low, -0.1 * size), max(high, 0.1 * size)
 
@@ -230,17 +230,15 @@ def _axis(margins: Tensor) -> tuple[float, float]:
 def _head(
     found: Certification, image: Tensor, i: int, names: Sequence[str], low: float, high: float
 ) -> str:
-    label, prediction = int(found.labels[i]), int(found.predictions[i])
+    label = int(found.labels[i])
+    prediction = int(found.predictions[i])
     picture = png(image, low, high)
-    shown = f'<img src="{picture}" alt="image {i}">' if picture else ""
-    predicted = escape(names[prediction]) if prediction >= 0 else "NaN"
-    verdict = (
-        f"predicted {predicted}"
-        if prediction == label
-        else (f'<span class="wrong">predicted {predicted}</span>')
-    )
+    shown = picture and f'<img src="{picture}" alt="image {i}">'
+    verdict = f"predicted {escape(names[prediction]) if prediction >= 0 else 'NaN'}"
+    if prediction != label:
+        verdict = f'<span class="wrong">{verdict}</span>'
     return (
-        f'<div class="head">{shown}<div><b>{escape(names[label])}</b><br>{verdict}<br><span '
+        f'<div class="head">{shown or ""}<div><b>{escape(names[label])}</b><br>{verdict}<br><span '
         f'class="soft">image {i}</span></div></div>'
     )
 

@@ -24,15 +24,21 @@ from rich.progress import (
 from rich.table import Table
 from torch import nn
 
-from boundlab.commands.devices import add_device, device_named
+from boundlab.commands.devices import Commands, add_device, device_named
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
-from boundlab.data.sentences import SST, load_sentences
+from boundlab.data.sentences import SST, Sentences, load_sentences
 from boundlab.errors import ArgumentError
 from boundlab.methods.method import METHODS
 from boundlab.models import build
 from boundlab.storage.files import write_atomically
-from boundlab.training.checkpoints import CHECKPOINT, IMAGES, read_checkpoint, usable
+from boundlab.training.checkpoints import (
+    CHECKPOINT,
+    IMAGES,
+    folder_of,
+    read_checkpoint,
+    usable,
+)
 from boundlab.training.evaluation import Attack, Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
@@ -44,7 +50,7 @@ RESULT = "errors.json"
 Numbers = Callable[[str], list[float]]
 
 
-def add_commands(commands: Any, numbers: Numbers) -> None:
+def add_commands(commands: Commands, numbers: Numbers) -> None:
     """The two commands with their arguments. numbers: reads "0.1" and "8/255"."""
     train = commands.add_parser(
         "train",
@@ -155,11 +161,9 @@ def _flag(kind: Any, numbers: Numbers) -> dict[str, Any]:
         return {"type": _truth}
     if kind in (int, str):
         return {"type": kind}
-    return {
-        "type": (lambda text: numbers(text)[0])
-        if kind is float
-        else lambda text: [float(n) for n in numbers(text)]
-    }
+    if kind is float:
+        return {"type": lambda text: numbers(text)[0]}
+    return {"type": lambda text: [float(n) for n in numbers(text)]}
 
 
 def _truth(text: str) -> bool:
@@ -172,11 +176,8 @@ def _truth(text: str) -> bool:
 
 
 def _recipe(options: argparse.Namespace) -> Recipe:
-    base = (
-        Recipe.load(options.recipe)
-        if options.recipe.endswith(".toml") or os.sep in options.recipe
-        else recipe_named(options.recipe)
-    )
+    is_file = options.recipe.endswith(".toml") or os.sep in options.recipe
+    base = Recipe.load(options.recipe) if is_file else recipe_named(options.recipe)
     given = {
         field.name: getattr(options, field.name, None)
         for field in fields(Recipe)
@@ -204,13 +205,12 @@ def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespac
             f"{options.output} already holds a checkpoint: give --resume to go on from it, or "
             "another --output"
         )
-    data = (
-        load_sentences(options.files, "train")
-        if recipe.data == SST
-        else load(recipe.data, options.files, "train")
-    )
-    data = data if options.limit is None else data.first(options.limit)
-    trainer = Trainer(recipe, data, options.output, processes)
+    data: Images | Sentences
+    if recipe.data == SST:
+        data = load_sentences(options.files, "train")
+    else:
+        data = load(recipe.data, options.files, "train")
+    trainer = Trainer(recipe, data.first(options.limit), options.output, processes)
     resumed = options.resume and trainer.resume()
     console = Console(quiet=processes.rank > 0)
     if resumed:
@@ -261,11 +261,9 @@ def _follow(trainer: Trainer, console: Console) -> None:
 
 
 def _board(trainer: Trainer) -> Any:
-    if (
-        importlib.util.find_spec("tensorboard") is None
-        or trainer.output is None
-        or trainer.processes.rank
-    ):
+    if trainer.output is None or trainer.processes.rank:
+        return None
+    if importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter
 
@@ -289,9 +287,12 @@ def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
 
 
 def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Images:
-    data = load(recipe.data, files, "test")
-    data = data if limit is None else data.first(limit)
-    return central_crop(data, size) if size < data.images.shape[2] else data
+    """The first ``limit`` test images of a recipe's data, the middle of each if the network takes
+    smaller ones."""
+    data = load(recipe.data, files, "test").first(limit)
+    if size < data.images.shape[2]:
+        return central_crop(data, size)
+    return data
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -315,23 +316,15 @@ def _evaluate(options: argparse.Namespace) -> None:
                 eps,
                 tuple(options.methods),
                 attack,
-                options.batch,
-                processes,
-                lambda n: bar.advance(task, n),
+                batch=options.batch,
+                processes=processes,
+                watch=lambda n: bar.advance(task, n),
             )
         if processes.rank == 0:
             console.print(_table(found, recipe, eps, bool(options.restarts)))
-            folder = (
-                options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
-            )
-            text = (
-                json.dumps(
-                    {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)},
-                    indent=1,
-                )
-                + "\n"
-            )
-            write_atomically(folder / RESULT, text)
+            content = {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}
+            path = folder_of(options.checkpoint) / RESULT
+            write_atomically(path, json.dumps(content, indent=1) + "\n")
     finally:
         processes.leave()
 
@@ -342,11 +335,11 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
     )
     for name, side in (("", "left"), ("error", "right"), ("95 % interval", "right")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
-    rows = {
-        "clean": found.clean,
-        **({"attacked (PGD)": found.attacked} if attacked else {}),
-        **{f"not verified by {k}": v for k, v in found.verified.items()},
-    }
+    rows = {"clean": found.clean}
+    if attacked:
+        rows["attacked (PGD)"] = found.attacked
+    for method, share in found.verified.items():
+        rows[f"not verified by {method}"] = share
     for name, share in rows.items():
         low, high = found.interval(share)
         table.add_row(name, f"{share:.2%}", f"{low:.2%} ... {high:.2%}")

@@ -7,7 +7,6 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -15,12 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from boundlab.commands.devices import add_device, device_named
+from boundlab.commands.devices import Commands, add_device, device_named
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.models.text import TextClassifier, build_text
 from boundlab.storage.files import write_atomically
-from boundlab.training.checkpoints import read_checkpoint, usable
+from boundlab.training.checkpoints import folder_of, read_checkpoint, usable
 from boundlab.training.recipe import Recipe
 from boundlab.training.words import Bodies, evaluate_words, region_of, strongest, trimmed
 
@@ -29,7 +28,7 @@ METHODS = ("ibp", "forward", "forward+backward", "crown-ibp", "crown")
 CLASSES = ("negative", "positive")
 
 
-def add_command(commands: Any) -> None:
+def add_command(commands: Commands) -> None:
     parser = commands.add_parser(
         "words", help=("which words of a sentence may be replaced without changing its class")
     )
@@ -92,8 +91,8 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
     data = load_sentences(options.files, "test")
     model, recipe = load_classifier(options.checkpoint, data.vocabulary)
     model = model.to(device_named(options.device))
-    data = data if options.limit is None else data.first(options.limit)
-    budgets = tuple(range(7)) if options.budgets is None else tuple(options.budgets)
+    data = data.first(options.limit)
+    budgets = tuple(range(7) if options.budgets is None else options.budgets)
     columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(data))
@@ -102,9 +101,9 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
             data,
             budgets,
             tuple(options.methods),
-            min(options.batch, 32),
-            options.restarts > 0,
-            lambda n: bar.advance(task, n),
+            batch=min(options.batch, 32),
+            attack=options.restarts > 0,
+            watch=lambda n: bar.advance(task, n),
         )
     table = Table(
         title=(f"{recipe.name}: accuracy on {found.count} test sentences, clean {found.clean:.2%}"),
@@ -120,19 +119,19 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
             "left by the attack", *[f"{found.attacked[budget]:.2%}" for budget in budgets]
         )
     console.print(table)
-    folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
-    write_atomically(
-        folder / RESULT,
-        json.dumps({"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}, indent=1) + "\n",
-    )
+    content = {"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}
+    path = folder_of(options.checkpoint) / RESULT
+    write_atomically(path, json.dumps(content, indent=1) + "\n")
 
 
 def _words(options: argparse.Namespace) -> None:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     vocabulary = load_sentences(options.files, "dev").vocabulary
-    model, device = load_classifier(options.model, vocabulary)[0], device_named(options.device)
-    model, substitutes = model.to(device), vocabulary.substitutes.to(device)
+    model, _ = load_classifier(options.model, vocabulary)
+    device = device_named(options.device)
+    model = model.to(device)
+    substitutes = vocabulary.substitutes.to(device)
     texts = tokens(options.sentence)
     if not texts:
         raise ArgumentError("the sentence has no words")
@@ -164,16 +163,23 @@ def _words(options: argparse.Namespace) -> None:
                 .min()
             )
         found, least = strongest(model, words[0], label, substitutes, budget)
-        verdict = Text("proved", style="green") if margin > 0 else Text("open", style="yellow")
-        verdict = Text("broken", style="red") if least <= 0 else verdict
         table.add_row(
             str(budget),
             f"{margin:.3f}",
-            verdict,
+            _verdict(margin, least),
             f"{least:.3f}",
             _changed(words[0], found, vocabulary),
         )
     console.print(table)
+
+
+def _verdict(certified: float, found: float) -> Text:
+    """What a certified margin and the least one that was found say of a sentence."""
+    if found <= 0:
+        return Text("broken", style="red")
+    if certified > 0:
+        return Text("proved", style="green")
+    return Text("open", style="yellow")
 
 
 def _show_choices(
@@ -186,9 +192,9 @@ def _show_choices(
             for other in vocabulary.substitutes[number].tolist()
             if other != PADDING
         ]
-        line = Text(f"  {text}", style="dim" if number == UNKNOWN else "")
+        line = Text(f"  {text}")
         if number == UNKNOWN:
-            line.append("  (not in the vocabulary)", style="dim")
+            line = Text(f"  {text}  (not in the vocabulary)", style="dim")
         if others:
             line.append("  " + ", ".join(others), style="cyan")
         console.print(line)

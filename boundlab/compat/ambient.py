@@ -35,4 +35,6 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
 def usable(value: Any) -> Any:
     """A tensor that was made in inference mode as one that gradients may pass through; anything
     else as it is."""
-    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+    if isinstance(value, Tensor) and value.is_inference():
+        return value.clone()
+    return value

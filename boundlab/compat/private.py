@@ -1,57 +1,211 @@
-"""Private interfaces of torch, each behind one function."""
+"""All private interfaces of torch that boundlab uses: names with an underscore, and objects without
+documentation. No other file of the package knows any.
+
+Every part says why it is needed and what breaks without it; ``tests/compat/test_private.py`` has a
+test of each, so that a version of torch that changes one fails there first, and by name.
+"""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import sympy
 import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.fx.experimental import _config as _symbolic_shapes
+from torch.nn.modules import transformer as _transformer
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-REQUIRED = object()
-"""The default of an argument that has none."""
+__all__ = [
+    "OpOverload",
+    "TorchDispatchMode",
+    "any_free_size",
+    "backward_pass",
+    "guards",
+    "masks_as_given",
+    "op_arguments",
+    "own_buffers",
+    "own_parameters",
+    "pytree",
+    "qualified_name",
+    "quiet",
+    "size_expression",
+    "version",
+    "will_execute",
+]
+
+# ``pytree``: torch.export describes the inputs and outputs of a program by trees of this module, so
+# arguments have to be taken apart by the same one. Without it no model with nested inputs or
+# outputs could be captured, and ``capture`` could not return what the model returns.
+
+# ``OpOverload``: the type of ``torch.ops.aten.add.Tensor``, which tells torch's operators from
+# plain functions. Without it nothing would be known about tags and namespaces of operators, and
+# files could not be checked for the operators that they name.
+
+# ``TorchDispatchMode``: benchmarks count the operators that a call runs.
 
 
-@functools.cache
-def parameters(op: Callable[..., Any]) -> Mapping[str | int, tuple[str, int | None, Any]]:
-    """The arguments of an operator by name and by place: (name, place, default), from its schema
-    or, for a Python function, from its signature. place: None if it is given by keyword only."""
-    if isinstance(op, torch._ops.OpOverload):
-        found = [
-            (
-                argument.name,
-                argument.kwarg_only,
-                argument.default_value if argument.has_default_value() else REQUIRED,
-            )
-            for argument in op._schema.arguments
-        ]
-    else:
-        found = [
-            (
-                parameter.name,
-                parameter.kind is parameter.KEYWORD_ONLY,
-                REQUIRED if parameter.default is parameter.empty else parameter.default,
-            )
-            for parameter in inspect.signature(op).parameters.values()
-        ]
-    table: dict[str | int, tuple[str, int | None, Any]] = {}
-    for place, (name, keyword_only, default) in enumerate(found):
-        row = name, None if keyword_only else place, default
-        table[name] = table[place] = row
-    return table
+# -- operators -------------------------------------------------------------------------------------
 
 
-def argument(
-    op: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | int
-) -> Any:
-    """The argument of a call ``op(*args, **kwargs)`` by its name or its place in the operator's
-    schema, however it was given; its default if it was not. KeyError: there is no such argument."""
-    name, place, default = parameters(op)[key]
-    if place is not None and place < len(args):
-        return args[place]
-    if name in kwargs:
-        return kwargs[name]
-    if default is REQUIRED:
-        raise KeyError(name)
-    return default
+def op_arguments(op: Any) -> Sequence[Any]:
+    """The arguments in the schema of an operator; each has ``name``, ``kwarg_only`` and
+    ``default_value``.
+
+    Needed to find an argument by its name, whether it was given by place, by name or not at all.
+    There is no public way to the schema. Without it the samples of a batch could not be followed.
+    """
+    found: Sequence[Any] = op._schema.arguments
+    return found
+
+
+def qualified_name(packet: Any) -> str | None:
+    """``aten::add`` of the packet ``torch.ops.aten.add``; None for other functions.
+
+    Messages and ``boundlab ops`` name operators as users know them; without it they would show
+    ``add`` for every namespace.
+    """
+    found: str | None = getattr(packet, "_qualified_op_name", None)
+    return found
+
+
+# -- tensors and modules ---------------------------------------------------------------------------
+
+
+def version(tensor: Tensor) -> int:
+    """How often a tensor has been changed in place; 0 for inference tensors, which do not count.
+
+    What is remembered of a tensor holds for one version only. Without it nothing could be
+    remembered, and every call would look for infinities in all weights.
+    """
+    if tensor.is_inference():
+        return 0
+    return tensor._version
+
+
+def own_parameters(module: nn.Module) -> Mapping[str, Tensor | None]:
+    """The parameters of a module itself, not of its parts.
+
+    Every call of a net compares their shapes; ``named_parameters(recurse=False)`` is public and
+    gives the same, several times slower.
+    """
+    return module._parameters
+
+
+def own_buffers(module: nn.Module) -> Mapping[str, Tensor | None]:
+    """The buffers of a module itself, not of its parts; see :func:`own_parameters`."""
+    return module._buffers
+
+
+# -- autograd --------------------------------------------------------------------------------------
+
+
+def will_execute(node: Any) -> bool:
+    """Whether the backward pass that is running will come to a node of the autograd graph. May be
+    asked during a pass only.
+
+    The gradient of a weight is left where it is gathered only if the pass comes there:
+    ``torch.autograd.grad`` for other tensors does not. Without it such a gradient would be lost, or
+    be computed for nobody.
+    """
+    return torch._C._will_engine_execute_node(node)
+
+
+def backward_pass() -> int:
+    """A number for the backward pass that is running; -1 if none is.
+
+    Tells the terms of this pass from those that a pass left behind which did not come to its end
+    (an exception). Without it such terms would be added to the next gradient.
+    """
+    return torch._C._current_graph_task_id()
+
+
+# -- export ----------------------------------------------------------------------------------------
+
+
+def any_free_size() -> AbstractContextManager[None]:
+    """Trace as if a free size could be anything, 0 and 1 included.
+
+    A model that treats these in another way then leaves an assumption in the program. torch.export
+    by itself takes it for granted that free sizes are 2 or more; without this a batch of one could
+    be given bounds of something else than the model computes.
+    """
+    found: AbstractContextManager[None] = _symbolic_shapes.patch(  # type: ignore[attr-defined]
+        backed_size_oblivious=True
+    )
+    return found
+
+
+_patching = threading.Lock()
+_patched: list[Any] = []
+"""The original function, once for each context that has replaced it."""
+
+
+@contextmanager
+def masks_as_given() -> Iterator[None]:
+    """nn.TransformerEncoder looks into a mask to see whether it is causal, only to pick a faster
+    kernel; torch.export takes that for control flow that depends on data. Within this context it
+    does not look. The mask itself is applied either way.
+
+    Without it no transformer with a mask could be captured. The function is replaced for all
+    threads, and put back when the last context ends.
+    """
+    with _patching:
+        original = _patched[0] if _patched else _transformer._detect_is_causal_mask
+        _patched.append(original)
+        _transformer._detect_is_causal_mask = _as_said
+    try:
+        yield
+    finally:
+        with _patching:
+            original = _patched.pop()
+            if not _patched:
+                _transformer._detect_is_causal_mask = original
+
+
+def _as_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    return is_causal is True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """torch logs a failed export as an error, under the name of a private module; ours becomes an
+    exception, or another attempt. Without it users would see errors that are none."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def size_expression(size: int | torch.SymInt) -> Any:
+    """A size as an expression (sympy) of free ones.
+
+    Without it nothing would be known about how sizes inside of a model depend on the batch size.
+    """
+    if isinstance(size, int):
+        return sympy.Integer(size)
+    return size.node.expr
+
+
+def guards(size: torch.SymInt) -> Iterator[Any]:
+    """The relations (sympy) that tracing met and took for true, in the trace that a free size
+    belongs to, written in the sizes that are left: tracing may have found others to be equal to one
+    of them, or to be fixed.
+
+    Without it a graph would be used for batch sizes for which the model takes another path.
+    """
+    environment = size.node.shape_env
+    for guard in environment.guards:
+        relation = guard.expr
+        while relation.free_symbols & set(environment.replacements):
+            relation = relation.xreplace(environment.replacements)
+        yield relation

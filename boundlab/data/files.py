@@ -28,7 +28,10 @@ def present(folder: Path, needed: Sequence[Sequence[str]]) -> list[Path] | None:
         next((folder / name for name in names if (folder / name).is_file()), None)
         for names in needed
     ]
-    return [path for path in found if path is not None] if None not in found else None
+    there = [path for path in found if path is not None]
+    if len(there) < len(needed):
+        return None
+    return there
 
 
 def missing(

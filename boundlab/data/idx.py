@@ -87,18 +87,16 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
             f"it must begin with {magic.hex()} and {rank} sizes, not with "
             f"{data[:start].hex() or 'nothing'}"
         )
+        dimensions = "dimensions" if rank > 1 else "dimension"
         raise ArgumentError(
-            f"{path} is not an idx file of unsigned bytes with {rank} "
-            f"dimension{'s' if rank > 1 else ''}: {begins}"
+            f"{path} is not an idx file of unsigned bytes with {rank} {dimensions}: {begins}"
         )
     sizes = tuple(int(size) for size in np.frombuffer(data, ">u4", count=rank, offset=4))
     length = start + math.prod(sizes)
     if len(data) != length:
-        cause = (
-            "it was cut off, fetch it again"
-            if len(data) < length
-            else "something follows the values"
-        )
+        cause = "something follows the values"
+        if len(data) < length:
+            cause = "it was cut off, fetch it again"
         raise ArgumentError(
             f"{path} should have {length} bytes for sizes {' x '.join(map(str, sizes))}, but has "
             f"{len(data)}: {cause}"

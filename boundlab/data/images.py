@@ -49,9 +49,9 @@ class Images:
     def __len__(self) -> int:
         return len(self.images)
 
-    def first(self, n: int) -> Images:
-        """The first n, or all if there are fewer; shares their memory."""
-        if n < 1:
+    def first(self, n: int | None) -> Images:
+        """The first n, or all if there are fewer or n is None; shares their memory."""
+        if n is not None and n < 1:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return replace(self, images=self.images[:n], labels=self.labels[:n])
 

@@ -21,18 +21,27 @@ def load_arrays(data: bytes) -> Any:
     one level deep."""
     content = _ArraysOnly(io.BytesIO(data), encoding="bytes").load()
     if isinstance(content, dict):
-        return {
-            key: value.array() if isinstance(value, _Array) else value
-            for key, value in content.items()
-        }
+        return {key: _as_array(value) for key, value in content.items()}
     return content
+
+
+def _as_array(value: object) -> object:
+    if isinstance(value, _Array):
+        return value.array()
+    return value
+
+
+def _as_text(value: str | bytes) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin1")
+    return value
 
 
 class _Kind:
     """Stands for numpy.dtype: numbers only."""
 
-    def __init__(self, code: str | bytes, *_: Any) -> None:
-        self.code = code.decode("latin1") if isinstance(code, bytes) else code
+    def __init__(self, code: str | bytes, *_: object) -> None:
+        self.code = _as_text(code)
         if not re.fullmatch("[iu][1248]|f[48]", self.code):
             raise pickle.UnpicklingError(
                 f"it holds an array of type {self.code!r}, and only those of numbers are read"
@@ -40,8 +49,9 @@ class _Kind:
         self.order = "="
 
     def __setstate__(self, state: Sequence[Any]) -> None:
-        order = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
-        self.order = order if order in ("<", ">") else "="
+        order = _as_text(state[1])
+        if order in ("<", ">"):
+            self.order = order
 
     def numpy(self) -> np.dtype:
         return np.dtype(self.order + self.code)
@@ -50,7 +60,7 @@ class _Kind:
 class _Array:
     """Stands for the array that numpy makes empty and then gives a state."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: object) -> None:
         self.parts: tuple[Any, _Kind, Any, str] | None = None
 
     def __setstate__(self, state: Sequence[Any]) -> None:

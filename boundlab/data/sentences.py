@@ -20,6 +20,8 @@ from boundlab.storage.digests import digest
 SST = "sst"
 PADDING, UNKNOWN = 0, 1
 LONGEST, CHOICES = 32, 8
+NO_LABEL = -1
+"""Of a phrase in a tree whose label has not been read yet."""
 TREES = "trees_{split}.txt"
 NEIGHBOURS = "counterfitted_neighbors.json"
 WHERE = f"""expected {TREES.format(split="train")}, {TREES.format(split="dev")} and
@@ -110,8 +112,9 @@ class Sentences:
             self, words=self.words[chosen], labels=self.labels[chosen], whole=self.whole[chosen]
         )
 
-    def first(self, n: int) -> Sentences:
-        if n < 1:
+    def first(self, n: int | None) -> Sentences:
+        """The first n, or all if there are fewer or n is None."""
+        if n is not None and n < 1:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
         return self.pick(slice(0, n))
 
@@ -151,24 +154,34 @@ def phrases(tree: str) -> Iterator[tuple[list[str], int]]:
     """All phrases of a tree "(3 (2 It) (4 works))" with their labels, the whole sentence last."""
     open_: list[tuple[int, int]] = []  # label and first word of the phrases that are not closed yet
     words: list[str] = []
-    for part in tree.strip().replace("(", " ( ").replace(")", " ) ").split(" "):
+    for part in _parts(tree):
+        needs_label = bool(open_) and open_[-1][0] == NO_LABEL
         if part == "(":
-            open_.append((-1, len(words)))
+            open_.append((NO_LABEL, len(words)))
         elif part == ")":
-            if not open_ or open_[-1][0] < 0:
+            if not open_ or needs_label:
                 raise ArgumentError(f"not a tree: {tree[:80]!r}")
             label, first = open_.pop()
             yield words[first:], label
-        elif part and open_ and open_[-1][0] < 0:
-            if not part.isdigit():
-                raise ArgumentError(
-                    f"not a tree: {tree[:80]!r} has {part!r} where a label should be"
-                )
-            open_[-1] = int(part), open_[-1][1]
-        elif part:
+        elif needs_label:
+            _, first = open_.pop()
+            open_.append((_label(part, tree), first))
+        else:
             words.append(part.lower())
     if open_ or not words:
         raise ArgumentError(f"not a tree: {tree[:80]!r}")
+
+
+def _parts(tree: str) -> list[str]:
+    """Brackets, labels and words. Only blanks part them: some words have other spaces inside."""
+    spaced = tree.strip().replace("(", " ( ").replace(")", " ) ")
+    return [part for part in spaced.split(" ") if part]
+
+
+def _label(text: str, tree: str) -> int:
+    if not text.isdigit():
+        raise ArgumentError(f"not a tree: {tree[:80]!r} has {text!r} where a label should be")
+    return int(text)
 
 
 def read_trees(path: Path) -> list[tuple[list[str], int, bool]]:
@@ -218,6 +231,6 @@ def load_sst(directory: str | Path) -> dict[str, Sentences]:
     ]
     vocabulary = Vocabulary.of(sentences, neighbours)
     found = {split: Sentences.of(text, vocabulary, f"sst {split}") for split, text in texts.items()}
-    return {
-        split: data if split == "train" else data.pick(data.whole) for split, data in found.items()
-    }
+    for split in ("dev", "test"):
+        found[split] = found[split].pick(found[split].whole)
+    return found

@@ -37,7 +37,9 @@ class _Tree:
         if name not in self.files:
             raise ArgumentError(f"tiny-imagenet: {name} is missing in {self.where}")
         content = self.files[name]
-        return read_bytes(content) if isinstance(content, Path) else content
+        if isinstance(content, bytes):
+            return content
+        return read_bytes(content)
 
     def lines(self, name: str) -> list[str]:
         text = self.read(name).decode("utf-8", errors="replace")
@@ -157,9 +159,9 @@ def _found(tree: _Tree) -> set[str]:
         for name in tree.files
         if name.startswith("train/") and name.count("/") >= 2
     }
-    return trained | (
-        {wnid for _, wnid in _test_pairs(tree)} if ANNOTATIONS in tree.files else set()
-    )
+    if ANNOTATIONS not in tree.files:
+        return trained
+    return trained | {wnid for _, wnid in _test_pairs(tree)}
 
 
 # -- the folder ------------------------------------------------------------------------------------
@@ -171,11 +173,11 @@ def _splits_of_folder(folder: Path) -> list[str]:
 
 
 def _folder_tree(folder: Path, part: str) -> _Tree:
-    paths = (
-        folder.glob("train/*/images/*.JPEG")
-        if part == "train"
-        else [folder / ANNOTATIONS, *folder.glob("val/images/*")]
-    )
+    paths: Iterable[Path]
+    if part == "train":
+        paths = folder.glob("train/*/images/*.JPEG")
+    else:
+        paths = [folder / ANNOTATIONS, *folder.glob("val/images/*")]
     return _Tree({path.relative_to(folder).as_posix(): path for path in paths}, folder)
 
 
@@ -195,8 +197,8 @@ def _folder_classes(folder: Path) -> list[str]:
 
 
 def _archives(folder: Path, part: str) -> list[Path]:
-    found = folder.glob("train_*.tar.xz" if part == "train" else "val.tar.xz")
-    return sorted(found, key=lambda path: _natural(path.name))
+    pattern = {"train": "train_*.tar.xz", "val": "val.tar.xz"}[part]
+    return sorted(folder.glob(pattern), key=lambda path: _natural(path.name))
 
 
 def _archive_tree(folder: Path, archives: Iterable[Path], wanted: str) -> _Tree:
@@ -208,12 +210,9 @@ def _archive_tree(folder: Path, archives: Iterable[Path], wanted: str) -> _Tree:
             with tarfile.open(path, "r:xz") as archive:
                 for member in archive:
                     name = _within(member.name)
-                    content = (
-                        archive.extractfile(member)
-                        if member.isreg() and name.startswith(wanted)
-                        else None
-                    )
-                    if content is not None:
+                    if member.isreg() and name.startswith(wanted):
+                        content = archive.extractfile(member)
+                        assert content is not None  # a regular file has one
                         files[name] = content.read()
         except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
             raise ArgumentError(

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree, qualified_name
 from boundlab.graph.layout import Layout
 from boundlab.graph.sizes import Sizes
 
@@ -24,6 +24,10 @@ class Ref:
     """The place of another node's value in the arguments of a node."""
 
     name: str
+
+
+Example = tuple[tuple[int, ...], torch.dtype, bool]
+"""Of an input: its shape, with 0 for free sizes, its dtype, and whether dimension 0 is free."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,12 @@ class Node:
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
         return tuple(dict.fromkeys(leaf.name for leaf in leaves if isinstance(leaf, Ref)))
 
+    @property
+    def packet(self) -> Any:
+        """The operator without its overload: ``aten.add`` of ``aten.add.Tensor``; None for plain
+        functions and independent nodes."""
+        return getattr(self.op, "overloadpacket", None)
+
     @cached_property
     def flat(self) -> bool:
         """Whether there are no keywords and nothing nested among the arguments."""
@@ -114,9 +124,8 @@ def op_name(op: Callable[..., Any] | None) -> str:
     if op is None:
         return "input"
     packet = getattr(op, "overloadpacket", op)
-    return getattr(packet, "_qualified_op_name", getattr(packet, "__name__", str(packet))).replace(
-        "::", "."
-    )
+    name = qualified_name(packet) or str(getattr(packet, "__name__", packet))
+    return name.replace("::", ".")
 
 
 def _held(graph: Graph) -> list[str]:
@@ -155,9 +164,8 @@ class Graph:
     ``inputs``: names of the model's inputs in order. ``parameters``: node name -> the path of the
     parameter or buffer in the module. ``constants``: node name -> tensor. ``outputs``: names (or
     plain constants) of the outputs. ``batched``: whether dimension 0 of the inputs with a layout
-    counts samples. ``aliases``: names of nodes that only copied another one -> that one.
-    ``modules``: module path -> its last node. ``examples``: input -> shape, dtype and whether
-    dimension 0 is free. ``literals``: input that is not a tensor -> its value, fixed at capture.
+    counts samples. ``modules``: module path -> its last node. ``examples``: input -> what is known
+    of its shape and type. ``literals``: input that is not a tensor -> its value, fixed at capture.
     ``sizes``: what was assumed of free sizes. ``counts_samples``: whether values depend on how many
     samples there are, so that a batch must not be taken apart. ``unknown``: nodes of which it is
     not known whether samples meet in them -> the reason.
@@ -169,9 +177,8 @@ class Graph:
     constants: Mapping[str, Tensor]
     outputs: tuple[Any, ...]
     batched: bool
-    aliases: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, tuple[tuple[int, ...], Any, bool]] = field(default_factory=dict)
+    examples: Mapping[str, Example] = field(default_factory=dict)
     literals: Mapping[str, Any] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     counts_samples: bool = False

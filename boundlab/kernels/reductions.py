@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from boundlab.compat.private import version
+
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
     """``(rows, samples, n), (samples, n) -> (rows, samples)``: inner products, as vector times
@@ -109,7 +111,7 @@ def remember(tensor: Tensor | None, finite: bool | None) -> None:
 def _version(tensor: Tensor) -> int:
     """How often it has been changed. Inference tensors do not count that; nobody changes those that
     we ask."""
-    return 0 if tensor.is_inference() else tensor._version
+    return version(tensor)
 
 
 def spares(condition: Tensor) -> bool:

@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.compat.private import backward_pass, will_execute
+
 BLOCK = 1 << 19
 """How many weights are worked on at once: few enough to stay in the cache."""
 ROWS = 16
@@ -62,7 +64,7 @@ def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
     """The gradient of a weight from its terms, or None if they are left where it is gathered, or
     nobody asks for it."""
     place = ctx.gathered  # whether this pass will come there, autograd tells in no public way
-    if place is not None and not torch._C._will_engine_execute_node(place):
+    if place is not None and not will_execute(place):
         return None
     if place is None or sum(u.numel() + v.numel() for u, v, _ in terms) > weight.numel():
         return _product(weight, terms)
@@ -74,7 +76,7 @@ def _handed_on(ctx: Any, weight: Tensor, terms: list[Factors]) -> Tensor | None:
 
 def _pass() -> int:
     """Which backward pass this is."""
-    return torch._C._current_graph_task_id()
+    return backward_pass()
 
 
 def _product(weight: Tensor, terms: list[Factors]) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree
 from boundlab.graph.graph import Graph, Ref
 from boundlab.graph.layout import Layout
 from boundlab.methods.state import BoundState

@@ -41,8 +41,9 @@ def build(
     if name not in MODELS:
         raise ArgumentError(f"there is no model {name!r}; there are: {', '.join(MODELS)}")
     body = MODELS[name](channels, size, classes)
-    norm = Normalise(mean, std) if mean is not None and std is not None else nn.Identity()
-    return nn.Sequential(norm, body)
+    if mean is None or std is None:
+        return nn.Sequential(nn.Identity(), body)
+    return nn.Sequential(Normalise(mean, std), body)
 
 
 __all__ = ["MODELS", "Normalise", "build"]

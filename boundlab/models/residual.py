@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from boundlab.models.parts import conv_bn_relu, head
 
+SMALL = 32
+"""The size of images up to which networks are smaller."""
+
 
 class Residual(nn.Module):
     """relu(body(x) + shortcut(x)); the shortcut is a 1x1 convolution with batch norm where shapes
@@ -16,12 +19,11 @@ class Residual(nn.Module):
     def __init__(self, body: nn.Module, into: int, out: int, stride: int) -> None:
         super().__init__()
         self.body = body
-        same = into == out and stride == 1
-        self.shortcut = (
-            nn.Identity()
-            if same
-            else nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-        )
+        self.shortcut: nn.Module = nn.Identity()
+        if into != out or stride != 1:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.body(x) + self.shortcut(x))
@@ -37,14 +39,14 @@ def _wide(into: int, out: int, stride: int) -> Residual:
 def wide_resnet(channels: int, size: int, classes: int) -> nn.Module:
     """Three wide basic blocks (six 3x3 convolutions), widen factor 4 with a linear layer of 512 for
     small images, 10 above."""
-    factor = 4 if size <= 32 else 10
+    factor, hidden = (4, 512) if size <= SMALL else (10, None)
     widths = [16, 16 * factor, 32 * factor, 64 * factor]
     blocks = [
         _wide(into, out, stride)
         for into, out, stride in zip(widths, widths[1:], (1, 2, 2), strict=False)
     ]
     features = nn.Sequential(*conv_bn_relu(channels, 16), *blocks, nn.AvgPool2d(size // 8))
-    return head(features, channels, size, classes, hidden=512 if size <= 32 else None)
+    return head(features, channels, size, classes, hidden=hidden)
 
 
 def _grouped(into: int, width: int, stride: int, cardinality: int) -> Residual:
@@ -61,11 +63,12 @@ def resnext(
 ) -> nn.Module:
     """{1, 1, 1} blocks for small images, {2, 2, 2} above; cardinality 2, bottleneck width 32,
     doubled with every stage."""
-    depth, into = (1 if size <= 32 else 2), 64
+    depth = 1 if size <= SMALL else 2
+    into = 64
     blocks: list[nn.Module] = []
     for stage, first in enumerate((1, 2, 2)):
-        for i in range(depth):
-            blocks.append(_grouped(into, width << stage, first if i == 0 else 1, cardinality))
+        for stride in (first, *[1] * (depth - 1)):
+            blocks.append(_grouped(into, width << stage, stride, cardinality))
             into = 2 * cardinality * (width << stage)
     return head(nn.Sequential(*conv_bn_relu(channels, 64), *blocks), channels, size, classes)
 

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from boundlab.data.sentences import LONGEST, PADDING
 from boundlab.errors import ArgumentError
 
-WIDTH, HEADS, HIDDEN = 64, 4, 128
+WIDTH, HIDDEN = 64, 128
+HEADS = 4
 SCALE = 0.1
 """The standard deviation of untrained embeddings: with torch's, which is 1, substitutes begin so
 far from each other that robust training makes the network constant."""
@@ -38,12 +39,10 @@ class Transformer(nn.Module):
         super().__init__()
         self.places = nn.Parameter(torch.randn(LONGEST, WIDTH) * 0.1)
         self.query, self.key, self.value, self.merge = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.before, self.between, self.behind = norm(WIDTH), norm(WIDTH), norm(WIDTH)
-        self.up, self.down, self.out = (
-            nn.Linear(WIDTH, HIDDEN),
-            nn.Linear(HIDDEN, WIDTH),
-            nn.Linear(WIDTH, classes),
-        )
+        self.before, self.between, self.behind = (norm(WIDTH) for _ in range(3))
+        self.up = nn.Linear(WIDTH, HIDDEN)
+        self.down = nn.Linear(HIDDEN, WIDTH)
+        self.out = nn.Linear(WIDTH, classes)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.before(x + self.places[: x.shape[1]])

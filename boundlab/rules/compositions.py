@@ -291,7 +291,7 @@ def log_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 @composition(aten.softmax.int)
 def softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    return torch._softmax(x if dtype is None else x.to(dtype), dim, False)
+    return aten._softmax.default(x if dtype is None else x.to(dtype), dim, False)
 
 
 @composition(aten._safe_softmax.default)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.compat.private import parameters
 from boundlab.relaxations.interval import Interval, lower_of
+from boundlab.rules.arguments import parameters
 from boundlab.rules.registry import Call
 
 Letters = tuple[str, str, str]

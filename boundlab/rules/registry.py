@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
-from boundlab.compat.private import argument
+from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.fused import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
+from boundlab.rules.arguments import argument
 from boundlab.rules.facts import UNKNOWN, Facts
 
 aten = torch.ops.aten

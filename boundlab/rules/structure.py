@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from boundlab.compat.private import argument, parameters
+from boundlab.compat.private import OpOverload, pytree
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.graph.layout import Layout
 from boundlab.kernels.fused import moments
+from boundlab.rules.arguments import argument, parameters
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import RULES, aten, clean, within
@@ -128,13 +128,13 @@ def find_structure(node: Node) -> Structure:
     """The structure of a node's operator; what torch itself marks as pointwise needs no row in the
     table."""
     op = node.op
-    packet = op.overloadpacket if isinstance(op, torch._ops.OpOverload) else None
+    packet = op.overloadpacket if isinstance(op, OpOverload) else None
     found = STRUCTURES.get(op) or STRUCTURES.get(packet)
     if found is not None:
         return found
-    if isinstance(op, torch._ops.OpOverload) and torch.Tag.pointwise in op.tags:
+    if isinstance(op, OpOverload) and torch.Tag.pointwise in op.tags:
         return pointwise
-    own = not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten"
+    own = not isinstance(op, OpOverload) or op.namespace != "aten"
     if own and (op in RULES or packet in RULES):
         return samples_first
     raise Unknown(f"nothing is known about how {op_name(op)} treats the samples of a batch")

@@ -20,7 +20,6 @@ def digest(parts: Iterable[Tensor | str]) -> str:
             continue
         tensor = part.detach().cpu().contiguous()
         found.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(
-            tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-        )
+        if tensor.numel():
+            found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:32]

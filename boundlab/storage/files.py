@@ -13,13 +13,14 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     """Replace the file at ``path`` by ``content`` in one step: whatever interrupts it, the old file
     or the new one is there, whole."""
     path = Path(path)
-    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str):
+        content = content.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files private

@@ -29,11 +29,19 @@ RUN: Kinds = {
 }
 
 
+def folder_of(path: Path) -> Path:
+    """The folder of a checkpoint that is given as a folder or as a file."""
+    if path.is_dir():
+        return path
+    return path.parent
+
+
 def read_checkpoint(
     path: Path, kinds: Kinds = NETWORK, device: torch.device | str = "cpu"
 ) -> dict[str, Any]:
     """What the checkpoint in a folder, or in a file, holds; it must have all of ``kinds``."""
-    path = path / CHECKPOINT if path.is_dir() else path
+    if path.is_dir():
+        path = path / CHECKPOINT
     if not path.is_file():
         raise ArgumentError(f"there is no checkpoint {path}")
     with usable(path):

@@ -94,6 +94,7 @@ def evaluate(
     eps: float,
     methods: tuple[str, ...] = ("ibp",),
     settings: Attack | None = None,
+    *,
     batch: int = 200,
     processes: Processes | None = None,
     watch: Callable[[int], None] = lambda _: None,
@@ -101,8 +102,8 @@ def evaluate(
     """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones
     first: a sample that one has proved is proved for those behind it. With several processes each
     takes its share of the samples. watch: is told how many samples are done."""
-    processes = Processes() if processes is None else processes
-    settings = Attack() if settings is None else settings
+    processes = processes or Processes()
+    settings = settings or Attack()
     was = model.training
     model.eval().to(processes.device)
     pixels = lambda part: data.images[part].to(processes.device).float() / 255
@@ -110,9 +111,12 @@ def evaluate(
     counts = torch.zeros(3 + len(methods), dtype=torch.float64, device=processes.device)
     own = torch.arange(processes.rank, len(data), processes.count)
     for part in own.split(batch):
-        x, y = pixels(part), data.labels[part].to(processes.device)
+        x = pixels(part)
+        y = data.labels[part].to(processes.device)
         wrong = model(x).argmax(1) != y
-        broken = attack(model, x, y, eps, settings) if settings.restarts else wrong
+        broken = wrong
+        if settings.restarts:
+            broken = attack(model, x, y, eps, settings)
         open_ = ~wrong  # right, and not proved so far
         missing = []
         for method in methods:

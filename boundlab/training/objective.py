@@ -26,6 +26,18 @@ class ScheduleValues:
     kappa: float
     warm_up: float
 
+    def method(self, recipe: Recipe) -> str:
+        """The method that bounds a step: LiRPA bounds of no weight need not be computed."""
+        if recipe.method == "ibp" or self.beta == 0:
+            return "ibp"
+        return "crown-ibp"
+
+    def mixed(self, robust: Tensor, clean: Tensor) -> Tensor:
+        """kappa * clean + (1 - kappa) * robust."""
+        if self.kappa == 0:
+            return robust
+        return torch.lerp(robust, clean, self.kappa)
+
 
 class Objective(nn.Module):
     """kappa * clean loss + (1 - kappa) * robust loss + warm-up terms + L1, over a batch.
@@ -54,15 +66,16 @@ class Objective(nn.Module):
             return clean + self._l1(), torch.stack([clean.detach(), clean.detach(), wrong, wrong])
         with CleanPass(self.net) as seen:
             logits = self.model(images)
-        method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
+        method = weights.method(recipe)
         region = Linf(images, weights.eps, lower=0.0, upper=1.0)
         net = self.net.suited((region,), {})
         answer = net.ask((region,), {}, method=method, clean=seen.of(net))
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )
-        robust, clean = losses.mean(), F.cross_entropy(logits, labels)
-        loss = robust if weights.kappa == 0 else torch.lerp(robust, clean, weights.kappa)
+        robust = losses.mean()
+        clean = F.cross_entropy(logits, labels)
+        loss = weights.mixed(robust, clean)
         if weights.warm_up > 0:
             layers = preactivations(answer)
             if recipe.tightness > 0:

@@ -28,18 +28,13 @@ class Processes:
         device: where to compute, by default a GPU if there is one; of several processes on GPUs
         each takes its own.
         """
-        count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        device = (
-            torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            if device is None
-            else device
-        )
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        rank = int(os.environ.get("RANK", "0"))
+        if device is None:
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if device.type == "cuda":
-            device = (
-                torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-                if count > 1 or device.index is None
-                else device
-            )
+            if count > 1 or device.index is None:
+                device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
             # nccl takes the current one, which would be the first for all processes
             torch.cuda.set_device(device)
         if count > 1 and not dist.is_initialized():
@@ -48,7 +43,9 @@ class Processes:
 
     @property
     def device_ids(self) -> list[int] | None:
-        return None if self.device.type == "cpu" else [self.device.index or 0]
+        if self.device.type == "cpu":
+            return None
+        return [self.device.index or 0]
 
     def sum(self, value: Tensor) -> Tensor:
         """The sum over all processes."""

@@ -131,15 +131,16 @@ class Recipe:
     def read(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
         """From names and values, as a TOML file or the command line gives them; anything unknown or
         of a wrong type is an error."""
-        base = Recipe() if base is None else base
-        kinds, known = get_type_hints(Recipe), {field.name for field in fields(Recipe)}
+        kinds = get_type_hints(Recipe)
+        known = {field.name for field in fields(Recipe)}
         unknown = sorted(set(values) - known)
         if unknown:
             raise ArgumentError(
                 f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}"
             )
         return replace(
-            base, **{key: _convert(key, value, kinds[key]) for key, value in values.items()}
+            base or Recipe(),
+            **{key: _convert(key, value, kinds[key]) for key, value in values.items()},
         )
 
     @staticmethod
@@ -156,17 +157,18 @@ class Recipe:
 
     def toml(self) -> str:
         """The recipe as a TOML file that :meth:`load` reads."""
-        text = lambda value: (
-            str(value).lower()
-            if isinstance(value, bool)
-            else f'"{value}"'
-            if isinstance(value, str)
-            else str(value)
-        )
-        line = lambda value: (
-            f"[{', '.join(map(text, value))}]" if isinstance(value, tuple) else text(value)
-        )
-        return "".join(f"{key} = {line(value)}\n" for key, value in self.as_dict().items())
+        return "".join(f"{key} = {_toml(value)}\n" for key, value in self.as_dict().items())
+
+
+def _toml(value: object) -> str:
+    """A value of a recipe as TOML writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value)
 
 
 def _convert(key: str, value: Any, kind: Any) -> Any:

@@ -14,6 +14,8 @@ from boundlab.errors import ArgumentError
 from boundlab.training.recipe import Recipe
 
 PAPER_MODELS = ("cnn7-bn", "densenet", "wide-resnet", "resnext")
+TINY_BATCHES = {"wide-resnet": 110}
+"""Of Tiny ImageNet, where they are not the usual ones."""
 SHORT = {"ibp": "ibp", "lirpa": "crown-ibp"}
 
 _cifar = Recipe(
@@ -81,7 +83,7 @@ def _table() -> dict[str, Recipe]:
         add(f"cifar10-{model}", replace(_cifar, model=model))
         add(
             f"tiny-imagenet-{model}",
-            replace(_tiny, model=model, batch=110 if model == "wide-resnet" else 120),
+            replace(_tiny, model=model, batch=TINY_BATCHES.get(model, 120)),
         )
     scaled = replace(
         _tiny,
@@ -97,7 +99,7 @@ def _table() -> dict[str, Recipe]:
     add("mnist-0.2", replace(_mnist, eps=0.2, factor=1.5))
     add("mnist-0.3", replace(_mnist, eps=0.3))
     add("fashion-mnist-0.1", replace(_mnist, data="fashion-mnist", eps=0.1))
-    for model, lr in (("transformer", 1e-4), ("lstm", 1e-3)):
+    for model, lr, share in (("transformer", 1e-4, 0.1), ("lstm", 1e-3, 0.06)):
         add(f"sst-{model}", replace(_sst, model=model, lr=lr))
         found[f"sst-{model}-alt"] = replace(
             _sst, name=f"sst-{model}-alt", model=model, lr=lr, budget=1, beta=(1.0, 1.0)
@@ -112,7 +114,7 @@ def _table() -> dict[str, Recipe]:
             length=4,
             phrases=7,
         )
-        found[f"sst-{model}"] = replace(short, share=0.1 if model == "transformer" else 0.06)
+        found[f"sst-{model}"] = replace(short, share=share)
     for data in FLAT_SETS:
         found[f"flat-{data}"] = replace(flat(data, 0.1, 0.1), name=f"flat-{data}")
         for share in FLAT_SHARES:

@@ -48,7 +48,9 @@ class Schedule:
         if self.kind == "fixed" or self.length == 0 or progress >= self.start + self.length:
             return 1.0
         t = (progress - self.start) / self.length
-        return t if self.kind == "linear" else _smooth(t)
+        if self.kind == "linear":
+            return t
+        return _smooth(t)
 
 
 def _smooth(t: float) -> float:
@@ -59,7 +61,9 @@ def _smooth(t: float) -> float:
     """
     m, p = MIDDLE, STEEPNESS
     c = 1 / (m**p + p * m ** (p - 1) * (1 - m))
-    return c * t**p if t < m else c * m**p + c * p * m ** (p - 1) * (t - m)
+    if t < m:
+        return c * t**p
+    return c * m**p + c * p * m ** (p - 1) * (t - m)
 
 
 @dataclass
@@ -78,7 +82,9 @@ class Adaptive:
 
     def note(self, loss: float) -> None:
         mean = self.state["loss"]
-        self.state["loss"] = loss if mean == 0.0 else self.memory * mean + (1 - self.memory) * loss
+        if mean != 0.0:
+            loss = self.memory * mean + (1 - self.memory) * loss
+        self.state["loss"] = loss
         if self.state["loss"] <= self.target:
             self.state["share"] = min(1.0, self.state["share"] + self.step)
 

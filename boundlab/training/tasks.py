@@ -42,16 +42,16 @@ class Task(Protocol):
 
 
 def task_for(recipe: Recipe, data: Images | Sentences, processes: Processes) -> Task:
-    return (
-        WordsTask(recipe, data, processes)
-        if isinstance(data, Sentences)
-        else ImageTask(recipe, data, processes)
-    )
+    if isinstance(data, Sentences):
+        return WordsTask(recipe, data, processes)
+    return ImageTask(recipe, data, processes)
 
 
 def share_of(recipe: Recipe, data: Images) -> Images:
     """The part of a training set that a recipe takes."""
-    return data if recipe.share == 1 else data.first(max(1, round(recipe.share * len(data))))
+    if recipe.share == 1:
+        return data
+    return data.first(max(1, round(recipe.share * len(data))))
 
 
 class ImageTask:
@@ -59,7 +59,9 @@ class ImageTask:
     perturbed."""
 
     def __init__(self, recipe: Recipe, data: Images, processes: Processes) -> None:
-        self.recipe, self.data, self.processes = recipe, share_of(recipe, data), processes
+        self.recipe = recipe
+        self.data = share_of(recipe, data)
+        self.processes = processes
         torch.manual_seed(recipe.seed)
         statistics = self.data.statistics() if recipe.normalise else (None, None)
         self.model: nn.Module = build(recipe.model, *self.shapes().values(), *statistics)
@@ -84,10 +86,8 @@ class ImageTask:
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Pixels in [0, 1]: the same for an image whichever process takes it."""
         device, recipe = self.processes.device, self.recipe
-        images, labels = (
-            self.data.images[indices].to(device).float() / 255,
-            self.data.labels[indices].to(device),
-        )
+        images = self.data.images[indices].to(device).float() / 255
+        labels = self.data.labels[indices].to(device)
         order = torch.channels_last if recipe.channels_last else torch.contiguous_format
         size, side = recipe.size or images.shape[2], images.shape[2]
         if not (recipe.flip or recipe.crop or size < side):
@@ -99,11 +99,12 @@ class ImageTask:
         )[first : first + len(indices)]
         if recipe.flip:
             images = torch.where(flips[:, None, None, None].to(device), images.flip(3), images)
-        padded = nn.functional.pad(images, [recipe.crop] * 4) if recipe.crop else images
+        if recipe.crop:
+            images = nn.functional.pad(images, [recipe.crop] * 4)
         rows = (shifts[:, :1] + torch.arange(size)).to(device)
         columns = (shifts[:, 1:] + torch.arange(size)).to(device)
         each = torch.arange(len(images), device=device)
-        found = padded.permute(0, 2, 3, 1)[
+        found = images.permute(0, 2, 3, 1)[
             each[:, None, None], rows[:, :, None], columns[:, None]
         ].permute(0, 3, 1, 2)
         return found.contiguous(memory_format=order), labels
@@ -117,12 +118,11 @@ class WordsTask:
         if recipe.perturb != "words":
             raise ArgumentError(
                 f"recipe {recipe.name!r}: of sentences the words are perturbed: "
-                "perturb "
-                "= "
-                '"words", '
-                f"not {recipe.perturb!r}"
+                f'perturb = "words", not {recipe.perturb!r}'
             )
-        self.recipe, self.data, self.device = recipe, data, processes.device
+        self.recipe = recipe
+        self.data = data
+        self.device = processes.device
         torch.manual_seed(recipe.seed)
         self.model: nn.Module = build_text(recipe.model, len(data.vocabulary), data.classes).to(
             self.device
@@ -145,7 +145,8 @@ class WordsTask:
             whole = self.data.whole.nonzero().flatten()
             chosen = whole[torch.randperm(len(whole), generator=generator)]
         batch = self.recipe.batch
-        full, rest = chosen[: len(chosen) // batch * batch], chosen[len(chosen) // batch * batch :]
+        end = len(chosen) // batch * batch
+        full, rest = chosen[:end], chosen[end:]
         lengths = (self.data.words[full] != PADDING).sum(1)
         batches = full[(-(-lengths // STEP)).argsort(stable=True)].reshape(-1, batch)
         return torch.cat(

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils import _pytree as pytree
 
+from boundlab.compat.private import pytree
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
@@ -87,11 +87,9 @@ class Trainer:
                 "processes"
             )
         self.task: Task = task_for(recipe, self.data, self.processes)
-        self.device, self.model, self.objective = (
-            self.processes.device,
-            self.task.model,
-            self.task.objective,
-        )
+        self.device = self.processes.device
+        self.model = self.task.model
+        self.objective = self.task.objective
         self.epoch, self.step = 0, 0
         if not self.steps:
             raise ArgumentError(
@@ -106,10 +104,10 @@ class Trainer:
         optimiser = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[recipe.optimiser]
         self.optimiser: torch.optim.Optimizer = optimiser(self.model.parameters(), lr=recipe.lr)
         self.schedule = Schedule(recipe.schedule, recipe.start, recipe.length)
-        steps = max(1, round(recipe.length * self.steps))
-        self.adaptive = (
-            Adaptive(1 / steps, recipe.adaptive_target) if recipe.schedule == "adaptive" else None
-        )
+        self.adaptive: Adaptive | None = None
+        if recipe.schedule == "adaptive":
+            steps = max(1, round(recipe.length * self.steps))
+            self.adaptive = Adaptive(1 / steps, recipe.adaptive_target)
         self._sums = torch.zeros(6, dtype=torch.float64)
         self._seconds = 0.0
 
@@ -138,7 +136,8 @@ class Trainer:
         return self.model
 
     def _epoch(self, watch: Callable[[Progress], None]) -> None:
-        recipe, began, before = self.recipe, time.perf_counter(), self._seconds
+        recipe = self.recipe
+        began, before = time.perf_counter(), self._seconds
         self.model.train()
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.lr * recipe.decay ** sum(
@@ -175,25 +174,22 @@ class Trainer:
         """What the schedules say now."""
         recipe = self.recipe
         progress = self.epoch + (1.0 if end else self.step / self.steps)
-        share = (
-            self.schedule.share(progress)
-            if self.adaptive is None
-            else self.adaptive.share
-            if progress >= recipe.start
-            else 0.0
-        )
-        eps = recipe.eps * recipe.factor * share
-        warm_up = (
-            1 - share
-            if progress < recipe.start + recipe.length and (recipe.tightness or recipe.balance)
-            else 0.0
-        )
+        share = self._share(progress)
+        warms_up = recipe.method != "natural" and bool(recipe.tightness or recipe.balance)
         return ScheduleValues(
-            eps,
-            between(*recipe.beta, share),
-            between(*recipe.kappa, share),
-            warm_up if recipe.method != "natural" else 0.0,
+            eps=recipe.eps * recipe.factor * share,
+            beta=between(*recipe.beta, share),
+            kappa=between(*recipe.kappa, share),
+            warm_up=1 - share if warms_up and progress < recipe.start + recipe.length else 0.0,
         )
+
+    def _share(self, progress: float) -> float:
+        """The share of the way that the schedule has gone at a progress in epochs."""
+        if self.adaptive is None:
+            return self.schedule.share(progress)
+        if progress < self.recipe.start:
+            return 0.0
+        return self.adaptive.share
 
     def _batches(self) -> Iterator[Tensor]:
         """The indices of this process's share of every batch of the epoch that is left."""
@@ -256,14 +252,15 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """On the CPU: a checkpoint is of no device."""
-        return pytree.tree_map_only(Tensor, Tensor.cpu, self._state())  # type: ignore[no-any-return]
+        found: dict[str, Any] = pytree.tree_map_only(Tensor, Tensor.cpu, self._state())
+        return found
 
     def _state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch,
             "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
-            "adaptive": None if self.adaptive is None else self.adaptive.state,
+            "adaptive": self.adaptive and self.adaptive.state,
             **self.task.shapes(),
         }  # fmt: skip
 
@@ -279,9 +276,9 @@ class Trainer:
     def resume(self) -> bool:
         """Go on from the checkpoint in the output directory; whether there is one. A checkpoint of
         another recipe is an error."""
-        path = None if self.output is None else self.output / CHECKPOINT
-        if path is None or not path.exists():
+        if self.output is None or not (self.output / CHECKPOINT).exists():
             return False
+        path = self.output / CHECKPOINT
         shapes = self.task.shapes()
         state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)})
         changed = _differences(
@@ -313,12 +310,9 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         check_optimiser(self.optimiser)
-        self.epoch, self.step, self._sums, self._seconds = (
-            state["epoch"],
-            state["step"],
-            state["sums"].double().cpu(),
-            float(state["seconds"]),
-        )
+        self.epoch, self.step = state["epoch"], state["step"]
+        self._sums = state["sums"].double().cpu()
+        self._seconds = float(state["seconds"])
         if self.adaptive is not None:
             self.adaptive.load(state["adaptive"])
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import Net, capture
-from boundlab.regions import Region
+from boundlab.regions import L2, Lp, Region
 from boundlab.training.objective import ScheduleValues
 from boundlab.training.recipe import Recipe
 
@@ -38,7 +38,7 @@ class FlatObjective(nn.Module):
             return clean, torch.stack([clean.detach(), clean.detach(), wrong, wrong])
         balls = weight_balls(self.net, weights.eps, relative=False)
         bound = mean_loss_bound(self.net, images, labels, perturb=balls, method=self.recipe.method)
-        loss = bound if weights.kappa == 0 else torch.lerp(bound, clean, weights.kappa)
+        loss = weights.mixed(bound, clean)
         return loss, torch.stack([clean.detach(), bound.detach(), wrong, wrong])
 
 
@@ -48,6 +48,7 @@ def attack_weights(
     x: Tensor,
     labels: Tensor,
     balls: Mapping[str, Region],
+    *,
     steps: int = 20,
     restarts: int = 2,
     seed: int = 0,
@@ -72,10 +73,8 @@ def attack_weights(
             leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
             loss = F.cross_entropy(functional_call(model, leaves, (x,)), labels)
             if float(loss.detach()) > best:
-                best, found = (
-                    float(loss.detach()),
-                    {name: value.detach() for name, value in leaves.items()},
-                )
+                best = float(loss.detach())
+                found = {name: value.detach() for name, value in leaves.items()}
             gradients = torch.autograd.grad(loss, list(leaves.values()))
             share = 2 / (step + 2)
             for name, gradient in zip(leaves, gradients, strict=True):
@@ -98,13 +97,20 @@ def _centres(model: nn.Module, balls: Mapping[str, Region]) -> dict[str, Tensor]
 
 
 def _radii(balls: Mapping[str, Region]) -> dict[str, Tensor]:
+    """The radii (scalars) of Euclidean balls; other regions are refused."""
+    radii = {}
     for name, ball in balls.items():
-        if getattr(ball, "order", None) != 2 or torch.as_tensor(ball.eps).numel() != 1:  # type: ignore[attr-defined]
+        if (
+            not isinstance(ball, L2 | Lp)
+            or ball.order != 2
+            or torch.as_tensor(ball.eps).numel() != 1
+        ):
             raise ArgumentError(
                 f"weights are attacked and drawn in Euclidean balls; that of {name} is another "
                 "region"
             )
-    return {name: torch.as_tensor(ball.eps).detach().reshape(()) for name, ball in balls.items()}  # type: ignore[attr-defined]
+        radii[name] = torch.as_tensor(ball.eps).detach().reshape(())
+    return radii
 
 
 def _unit(direction: Tensor) -> Tensor:
@@ -122,6 +128,7 @@ def surface(
     balls: Mapping[str, Region],
     points: int = 25,
     reach: float = 1.0,
+    *,
     seed: int = 0,
 ) -> Tensor:
     """The mean loss on a grid in the plane of the gradient and a random direction: (points,

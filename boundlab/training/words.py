@@ -25,7 +25,8 @@ captured once."""
 def trimmed(words: Tensor) -> Tensor:
     """Without the positions at the end that are padding in every sentence, up to a multiple of
     ``STEP``."""
-    used = int((words != PADDING).sum(1).max()) if len(words) else 0
+    lengths = (words != PADDING).sum(1).tolist()
+    used = max(lengths, default=0)
     return words[:, : min(LONGEST, -(-max(used, 1) // STEP) * STEP)]
 
 
@@ -80,24 +81,17 @@ class WordsObjective(nn.Module):
         clean, wrong = F.cross_entropy(logits, labels), (logits.argmax(1) != labels).sum()
         if recipe.method == "natural" or weights.eps == 0:
             return clean, torch.stack([clean.detach(), clean.detach(), wrong, wrong])
-        region = region_of(
-            self.model,
-            words,
-            self.substitutes,
-            recipe.budget if recipe.budget >= 0 else None,
-            weights.eps,
-        )
+        budget = recipe.budget if recipe.budget >= 0 else None
+        region = region_of(self.model, words, self.substitutes, budget, weights.eps)
         mask = words != PADDING
         net = self.bodies[words.shape[1]].suited((region, mask), {})
-        method = "ibp" if recipe.method == "ibp" or weights.beta == 0 else "crown-ibp"
-        answer = net.ask((region, mask), {}, method=method)
+        answer = net.ask((region, mask), {}, method=weights.method(recipe))
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )
-        loss = (
-            losses.mean() if weights.kappa == 0 else torch.lerp(losses.mean(), clean, weights.kappa)
-        )
-        return loss, torch.stack([clean.detach(), losses.detach().mean(), wrong, (~certain).sum()])
+        robust = losses.mean()
+        figures = torch.stack([clean.detach(), robust.detach(), wrong, (~certain).sum()])
+        return weights.mixed(robust, clean), figures
 
 
 # -- evaluation ------------------------------------------------------------------------------------
@@ -115,7 +109,9 @@ def attacked(
     """Replaced words that change the class of one sentence (positions,), or None if none were
     found; see :func:`strongest`."""
     found, margin = strongest(model, words, label, substitutes, budget, most)
-    return found if margin <= 0 else None
+    if margin > 0:
+        return None
+    return found
 
 
 @torch.no_grad()
@@ -197,6 +193,7 @@ def evaluate_words(
     data: Sentences,
     budgets: tuple[int, ...],
     methods: tuple[str, ...],
+    *,
     batch: int = 32,
     attack: bool = True,
     watch: Callable[[int], None] = lambda _: None,
@@ -221,22 +218,32 @@ def evaluate_words(
                 most = _largest_proved(bodies, words, labels, substitutes, sorted(budgets), method)
                 for budget in budgets:
                     proved[method][budget] += int((most >= budget).sum())
-            for sentence, label in zip(words, labels.tolist(), strict=True) if attack else ():
-                found = attacked(model, sentence, label, substitutes, max(budgets))
-                needed = (
-                    sum(a != b for a, b in zip(sentence.tolist(), found, strict=True))
-                    if found is not None
-                    else max(budgets) + 1
-                )
+        if attack:
+            for sentence, label in zip(words, labels.tolist(), strict=True):
+                needed = _words_to_break(model, sentence, label, substitutes, max(budgets))
                 for budget in budgets:
                     broken[budget] += needed <= budget
         watch(len(part))
     count = len(data)
-    shares = lambda counts: {budget: n / count for budget, n in counts.items()}
-    left_ = {budget: (right - n) / count for budget, n in broken.items()} if attack else {}
-    return WordErrors(
-        count, right / count, left_, {method: shares(counts) for method, counts in proved.items()}
-    )
+    left: dict[int, float] = {}
+    if attack:
+        left = {budget: (right - n) / count for budget, n in broken.items()}
+    verified = {
+        method: {budget: n / count for budget, n in counts.items()}
+        for method, counts in proved.items()
+    }
+    return WordErrors(count, right / count, left, verified)
+
+
+def _words_to_break(
+    model: TextClassifier, sentence: Tensor, label: int, substitutes: Tensor, most: int
+) -> int:
+    """How many words the attack replaces to change the class of a sentence (positions,); more than
+    ``most`` if it fails."""
+    found = attacked(model, sentence, label, substitutes, most)
+    if found is None:
+        return most + 1
+    return sum(a != b for a, b in zip(sentence.tolist(), found, strict=True))
 
 
 def _largest_proved(
@@ -260,5 +267,6 @@ def _largest_proved(
         )
         proved = (margins > 0).all(1)
         most[chosen[proved]] = budget
-        left[chosen] = ~proved if budget == rising[-1] else proved
+        # those that are proved for the largest budget are done, the others go on as long as proved
+        left[chosen] = proved ^ (budget == rising[-1])
     return most

@@ -1,4 +1,4 @@
-"""States: what is known goes in, what is found comes out, and constraints hold where they are said to."""
+"""States: what is known goes in, what is found comes out, and bounds hold under constraints."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from boundlab.compat.private import argument, parameters
 from boundlab.graph.graph import Node
+from boundlab.rules.arguments import argument, parameters
 from boundlab.rules.casts import cut_off
 from boundlab.rules.registry import Call, within
 

@@ -1,0 +1,282 @@
+"""Each private interface of torch does what boundlab needs of it. A test that fails here names what
+a new version of torch has changed; boundlab/compat/private.py says what depends on it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+
+import pytest
+import sympy
+import torch
+from torch import nn
+from torch.nn.modules import transformer
+
+from boundlab.compat import private
+
+aten = torch.ops.aten
+
+
+def exported(forward, *args, free=True):
+    """A program with a free dimension 0."""
+
+    class Model(nn.Module):
+        def forward(self, *inputs):
+            return forward(*inputs)
+
+    shapes = {"inputs": tuple({0: torch.export.Dim.AUTO} for _ in args)} if free else None
+    return torch.export.export(Model(), args, dynamic_shapes=shapes, strict=False)
+
+
+def first_size(program):
+    (value, *_) = (fx.meta["val"] for fx in program.graph.nodes if fx.op == "placeholder")
+    return value.shape[0]
+
+
+def test_everything_is_tested_and_described():
+    source = inspect.getsource(inspect.getmodule(test_everything_is_tested_and_described))
+    described = inspect.getsource(private)
+    for name in private.__all__:
+        assert f"private.{name}" in source, f"no test of {name}"
+        thing = getattr(private, name)
+        own = inspect.isfunction(thing) and thing.__module__ == private.__name__
+        assert thing.__doc__ if own else f"# ``{name}``:" in described, name
+
+
+def test_pytree_is_the_one_of_torch_export():
+    leaves, tree = private.pytree.tree_flatten(({"b": 1, "a": [2, None]}, 3))
+    assert private.pytree.tree_unflatten(leaves, tree) == ({"b": 1, "a": [2, None]}, 3)
+    assert isinstance(tree, private.pytree.TreeSpec)
+    assert private.pytree.tree_leaves([1, None], is_leaf=lambda leaf: leaf is None) == [1, None]
+    assert private.pytree.tree_map(lambda leaf: leaf + 1, {"a": (1, 2)}) == {"a": (2, 3)}
+    assert private.pytree.tree_map_only(int, str, [1, 2.0]) == ["1", 2.0]
+    program = exported(lambda x: {"y": x}, torch.ones(2, 3))
+    assert isinstance(program.call_spec.in_spec, private.pytree.TreeSpec)
+    assert program.call_spec.out_spec == private.pytree.tree_structure({"y": 0})
+
+
+def test_operators_are_overloads():
+    assert isinstance(aten.add.Tensor, private.OpOverload)
+    assert not isinstance(torch.add, private.OpOverload)
+    assert not isinstance(aten.add, private.OpOverload)
+    assert aten.add.Tensor.overloadpacket is aten.add
+    assert aten.add.Tensor.namespace == "aten"
+
+
+def test_the_arguments_of_an_operator():
+    *_, keep, dtype = private.op_arguments(aten.sum.dim_IntList)
+    assert [a.name for a in private.op_arguments(aten.add.Tensor)] == ["self", "other", "alpha"]
+    assert (keep.name, keep.kwarg_only, keep.default_value) == ("keepdim", False, False)
+    assert (dtype.name, dtype.kwarg_only, dtype.default_value) == ("dtype", True, None)
+
+
+def test_the_name_of_an_operator():
+    assert private.qualified_name(aten.add) == "aten::add"
+    assert private.qualified_name(torch.add) is None
+
+
+def test_the_version_of_a_tensor_counts_changes_in_place():
+    x = torch.ones(2)
+    before = private.version(x)
+    x.add_(1)
+    assert private.version(x) > before
+    x.view(2)[0] = 3.0
+    assert private.version(x) > before + 1
+    with torch.inference_mode():
+        assert private.version(torch.ones(2)) == 0
+
+
+def test_the_parameters_and_buffers_of_a_module_itself():
+    norm = nn.BatchNorm1d(3)
+    outer = nn.Sequential(norm)
+    assert dict(private.own_parameters(norm)) == dict(norm.named_parameters())
+    assert dict(private.own_buffers(norm)) == dict(norm.named_buffers())
+    assert not private.own_parameters(outer) and not private.own_buffers(outer)
+    linear = nn.Linear(2, 2, bias=False)
+    assert private.own_parameters(linear)["bias"] is None
+
+
+class Probe(torch.autograd.Function):
+    """The identity, which notes in its backward pass what autograd says of ``Probe.node``."""
+
+    node = None
+    seen: list = []  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        Probe.seen.append((private.will_execute(Probe.node), private.backward_pass()))
+        return gradient
+
+
+def test_autograd_tells_whether_it_will_come_to_a_node():
+    weight = torch.ones(2, requires_grad=True)
+    x = torch.ones(2, requires_grad=True)
+    gathered = weight * 1
+    Probe.node, Probe.seen = gathered.grad_fn, []
+    y = Probe.apply(x + gathered).sum()
+    torch.autograd.grad(y, x, retain_graph=True)
+    torch.autograd.grad(y, weight, retain_graph=True)
+    assert [will for will, _ in Probe.seen] == [False, True]
+
+
+def test_backward_passes_have_numbers():
+    assert private.backward_pass() == -1
+    x = torch.ones(2, requires_grad=True)
+    y = Probe.apply(Probe.apply(x * 1)).sum()
+    Probe.node, Probe.seen = y.grad_fn, []
+    y.backward(retain_graph=True)
+    y.backward()
+    first, also_first, second, also_second = (number for _, number in Probe.seen)
+    assert first == also_first != second == also_second
+    assert first >= 0 <= second
+
+
+def test_the_node_of_a_function_carries_what_its_context_was_given():
+    """kernels/trained_linear.py leaves terms of a gradient there; documented nowhere."""
+
+    class Noted(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.view_as(x)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.terms = []
+
+        @staticmethod
+        def backward(ctx, gradient):
+            assert ctx.terms == ["left here"]
+            return gradient
+
+    x = torch.ones(2, requires_grad=True)
+    y = Noted.apply(x)
+    y.grad_fn.terms.append("left here")
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def branching(x):
+    return x * 2 if x.shape[0] == 1 else x * 3
+
+
+def test_a_free_size_can_be_one_only_if_asked_for():
+    x = torch.ones(4, 3)
+    with private.any_free_size():
+        wide = exported(branching, x)
+    assert {str(guard) for guard in private.guards(first_size(wide))} & {
+        f"Ne({private.size_expression(first_size(wide))}, 1)"
+    }
+    size = first_size(exported(branching, x))  # torch takes for granted that it is not
+    assert not any("1" in str(guard) for guard in private.guards(size))
+
+
+def test_guards_are_written_in_the_sizes_that_are_left():
+    def both(x, y):
+        return x + y[:, :3] if x.shape[0] * 2 < 100 else x
+
+    with private.any_free_size():
+        program = exported(both, torch.ones(4, 3), torch.ones(4, 5))
+    size = first_size(program)
+    left = private.size_expression(size).free_symbols
+    found = [relation for relation in private.guards(size) if relation.free_symbols]
+    assert found and all(relation.free_symbols <= left for relation in found)
+    (symbol,) = left
+    assert any(relation.subs({symbol: 50}) == sympy.false for relation in found)
+    assert all(relation.subs({symbol: 49}) == sympy.true for relation in found)
+
+
+def test_sizes_are_expressions():
+    program = exported(lambda x: torch.cat([x, x]), torch.ones(4, 3))
+    (symbol,) = private.size_expression(first_size(program)).free_symbols
+    (output,) = (fx for fx in program.graph.nodes if fx.op == "call_function")
+    assert private.size_expression(output.meta["val"].shape[0]) == 2 * symbol
+    assert private.size_expression(3) == sympy.Integer(3)
+
+
+def encoder():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+
+
+def test_a_mask_is_not_looked_into():
+    model, x = encoder(), torch.randn(2, 4, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    with pytest.raises(Exception, match=r"[Dd]ata-dependent|guard"), private.quiet():
+        torch.export.export(model, (x, mask), strict=False)
+    with private.masks_as_given(), private.quiet():
+        program = torch.export.export(model, (x, mask), strict=False)
+    assert torch.allclose(program.module()(x, mask), model(x, mask), atol=1e-6)
+
+
+def test_the_function_that_looks_is_put_back_by_the_last_context():
+    original = transformer._detect_is_causal_mask
+    inside, outside = threading.Event(), threading.Event()
+
+    def other():
+        with private.masks_as_given():
+            inside.set()
+            outside.wait(10)
+
+    thread = threading.Thread(target=other)
+    with private.masks_as_given():
+        thread.start()
+        inside.wait(10)
+    assert transformer._detect_is_causal_mask is not original
+    outside.set()
+    thread.join()
+    assert transformer._detect_is_causal_mask is original
+    with pytest.raises(ValueError, match="left"), private.masks_as_given():
+        raise ValueError("left")
+    assert transformer._detect_is_causal_mask is original
+
+
+def test_the_signature_of_the_function_that_looks():
+    names = list(inspect.signature(transformer._detect_is_causal_mask).parameters)
+    assert names == ["mask", "is_causal", "size"]
+
+
+class Records(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def emit(self, record):
+        self.found.append(record)
+
+
+def test_failed_exports_are_logged_under_this_name():
+    def attempt():
+        with pytest.raises(RuntimeError, match="reduction dim"):
+            exported(lambda x: x @ torch.ones(7, 7), torch.ones(2, 3), free=False)
+
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    records = Records()
+    logger.addHandler(records)
+    try:
+        with private.quiet():
+            attempt()
+        assert not records.found and logger.level == level
+        attempt()
+        assert records.found
+    finally:
+        logger.removeHandler(records)
+
+
+def test_operators_of_a_call_can_be_counted():
+    class Counting(private.TorchDispatchMode):
+        found: list = []  # noqa: RUF012
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.found.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Counting() as mode:
+        torch.ones(2) + 1
+    assert aten.add.Tensor in mode.found
