@@ -2,13 +2,14 @@
 # make test   style, types and tests
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
+# make house   how the code reads, in numbers, and where it misses its aims
 # make fuzz   tens of thousands of random graphs (about an hour)
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 DATA ?= data
 
-.PHONY: demo test lint fuzz docs benchmarks data clean
+.PHONY: demo test lint house fuzz docs benchmarks data clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,6 +26,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+house: $(READY)
+	$(BIN)/python scripts/house.py --places
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz

@@ -85,12 +85,9 @@ def rows_of(known: dict[str, Any]) -> list[list[str]]:
                 ]
             )
         if len(runs) > 1:
-            middle = lambda values: (
-                f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%}"
-            )
             keys = list(runs[0]["verified"])
-            shares = [middle([run[key] for run in runs]) for key in ("clean", "attacked")]
-            shares += [middle([run["verified"][key] for run in runs]) for key in keys]
+            shares = [_middle([run[key] for run in runs]) for key in ("clean", "attacked")]
+            shares += [_middle([run["verified"][key] for run in runs]) for key in keys]
             rows.append([name, f"mean of {len(runs)}", "", "", "", *shares, ""])
     return rows
 
@@ -124,9 +121,14 @@ def plot(name: str, runs: list[dict[str, Any]]) -> Path:
     return path
 
 
+def _middle(values: list[float]) -> str:
+    return f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%}"
+
+
 def tiny_imagenet(found: dict[str, Any]) -> list[str]:
     """One epoch with 200 classes: the loss of every step, and what it takes of memory."""
-    steps, batch, size = found["steps"], found["batch"], found["largest_layer"]
+    steps = found["steps"]
+    batch, size = found["batch"], found["largest_layer"]
     plt.switch_backend("svg")
     matplotlib.rcParams["svg.hashsalt"] = "boundlab"
     figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
@@ -216,9 +218,11 @@ def main() -> None:
     for name, runs in sorted(tasks.items()):
         lines += [f"![training curves of {name}]({plot(name, runs).name})", ""]
     epoch = load("tiny_imagenet")
-    lines += tiny_imagenet(epoch) if epoch is not None else []
+    if epoch is not None:
+        lines += tiny_imagenet(epoch)
     notes = DOCS / "results-notes.md"
-    lines += [notes.read_text()] if notes.exists() else []
+    if notes.exists():
+        lines.append(notes.read_text())
     (DOCS / "results.md").write_text("\n".join(lines).rstrip() + "\n")
     print(f"wrote {DOCS / 'results.md'}")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,8 @@ def run(files: Path, runs: Path, only: str) -> None:
         trainer.resume()
         with Progress() as progress:
             task = progress.add_task(name, total=recipe.epochs, completed=trainer.epoch)
-            trainer.run(
-                lambda step, progress=progress, task=task: progress.update(
-                    task, completed=step.epoch
-                )
-            )
+            show = partial(progress.update, task)
+            trainer.run(lambda step, show=show: show(completed=step.epoch))
         trainer.save()
         model, _, size = load_trained(folder)
         some, test = share_of(recipe, data), test_images(recipe, files / recipe.data, size, None)

@@ -115,13 +115,17 @@ def growth(found: dict[str, Any]) -> list[str]:
 
 
 def memory(found: list[dict[str, Any]]) -> list[str]:
-    figures = lambda row: (
-        f"{row['tensors_mib']:.1f}",
-        f"{row['peak_mib']:.0f}",
-        f"{row['seconds']:.2f}",
-        f"{row['width']:.6g}",
-    )
-    rows = [[row["workload"], row["form"], *figures(row)] for row in found]
+    rows = [
+        [
+            row["workload"],
+            row["form"],
+            f"{row['tensors_mib']:.1f}",
+            f"{row['peak_mib']:.0f}",
+            f"{row['seconds']:.2f}",
+            f"{row['width']:.6g}",
+        ]
+        for row in found
+    ]
     return [
         "## Memory of `crown`", "", "    python -m benchmarks.memory", "",
         "Tensors: the most bytes of tensors at once, beside those from before, as the "
@@ -140,13 +144,9 @@ def memory(found: list[dict[str, Any]]) -> list[str]:
 def training(found: dict[str, Any]) -> list[str]:
     rows = []
     for name, row in found["rows"].items():
-        seconds, mib, theirs, kernels, work = (
-            row["seconds"],
-            row["mib"],
-            peer(name),
-            row.get("kernels", {}),
-            row.get("gigaflops", {}),
-        )
+        seconds, mib = row["seconds"], row["mib"]
+        theirs = peer(name)
+        kernels, work = row.get("kernels", {}), row.get("gigaflops", {})
         last_natural = seconds.get("natural, channels last")
         milliseconds = lambda value: "" if value is None else f"{1e3 * value:.0f}"
         cells = [
@@ -163,11 +163,12 @@ def training(found: dict[str, Any]) -> list[str]:
                     "with the update "
                     f"{(seconds[step] + seconds['update']) / (seconds['natural'] + seconds['update']):.2f}x"
                 )
-            parts += (
-                [f"kernels {kernels[step] / seconds['natural']:.2f}x"] if step in kernels else []
-            )
-            parts += [f"operations {work[step] / work['natural']:.2f}x"] if step in work else []
-            parts += [f"peer {theirs[step]:.1f}x"] if step in theirs else []
+            if step in kernels:
+                parts.append(f"kernels {kernels[step] / seconds['natural']:.2f}x")
+            if step in work:
+                parts.append(f"operations {work[step] / work['natural']:.2f}x")
+            if step in theirs:
+                parts.append(f"peer {theirs[step]:.1f}x")
             cells.append(", ".join([*parts, f"{mib[step]:.0f} MiB"]))
         rows.append([name, str(row["batch"]), *cells])
     last = []
@@ -292,11 +293,10 @@ def main() -> None:
     lines = [HEAD]
     for name, write in PARTS.items():
         found = load(name)
-        lines += (
-            [f"No result of `python -m benchmarks.{name}` is recorded.", ""]
-            if found is None
-            else write(found)
-        )
+        if found is None:
+            lines += [f"No result of `python -m benchmarks.{name}` is recorded.", ""]
+        else:
+            lines += write(found)
     PAGE.write_text("\n".join(lines).rstrip() + "\n")
     print(f"wrote {PAGE}")
 

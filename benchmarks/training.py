@@ -116,10 +116,13 @@ class Case:
             bl.robust_cross_entropy(net, region, y, clean=seen.values, **how).mean().backward()
 
         given = {"natural": x, "natural, channels last": last}
-        task = lambda name, how: (
-            partial(natural, given[name]) if how is None else partial(robust, **how)
-        )
-        return {name: task(name, how) for name, how in STEPS.items() if self.runs(name)}
+        tasks: dict[str, Callable[[], None]] = {}
+        for name, how in STEPS.items():
+            if self.runs(name):
+                tasks[name] = (
+                    partial(natural, given[name]) if how is None else partial(robust, **how)
+                )
+        return tasks
 
 
 CASES = [
@@ -206,7 +209,8 @@ def main() -> None:
             "gigaflops": work,
             "mib": peaks,
         }
-        rows[case.name] |= {"compared": compared} if compared else {}
+        if compared:
+            rows[case.name]["compared"] = compared
         times = {step: f"{value / seconds['natural']:.2f}x" for step, value in seconds.items()}
         print(
             case.name,

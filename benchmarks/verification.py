@@ -60,7 +60,9 @@ def measure(name: str, method: str, rounds: int) -> dict[str, Any]:
         "gigaflops": gigaflops(ask),
         "kernels": kernel_seconds(ask),
     }
-    return row | ({"other_ratio": seconds["other"] / seconds["step"]} if other is not None else {})
+    if other is not None:
+        row["other_ratio"] = seconds["other"] / seconds["step"]
+    return row
 
 
 def other_library(
@@ -89,9 +91,8 @@ def other_library(
                 for label in y
             ]
         )
-        ask = lambda: wrapped.compute_bounds(
-            x=(ball,), C=c, method=names[method], bound_upper=False
-        )
+        settings = {"C": c, "method": names[method], "bound_upper": False}
+        ask = lambda: wrapped.compute_bounds(x=(ball,), **settings)
         ask()
     except Exception as error:  # whatever it raises, the benchmark goes on without it
         print(f"auto_LiRPA cannot do {method}: {type(error).__name__}: {error}")

@@ -37,9 +37,12 @@ from boundlab.training.words import Bodies, attacked, evaluate_words, region_of,
 DOCS = Path(__file__).parent.parent / "docs"
 BUDGETS = tuple(range(7))
 CHEAP, DEAR = ("ibp", "crown-ibp"), ("forward", "forward+backward")
-FEW, SOME, DRAWS = {"lstm": 10, "transformer": 40, "transformer-ln": 40}, 100, 33
-"""Sentences that the dear methods and the attack get, and how many random substitutions of a
-sentence are held against each bound."""
+FEW = {"lstm": 10, "transformer": 40, "transformer-ln": 40}
+"""Sentences that the dear methods get, by model."""
+SOME = 100
+"""Sentences that the attack gets."""
+DRAWS = 33
+"""Random substitutions of a sentence that are held against each bound."""
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "natural": {"method": "natural"},
     "ibp": {"method": "ibp"},
@@ -139,20 +142,21 @@ def held_against_bounds(model: TextClassifier, data: Sentences) -> dict[str, int
     """Random substitutions, and the strongest that the attack finds, against the bounds of every
     method (the dear ones for every fifth sentence): how many were tried, how many outputs left
     their bounds, and how many proved sentences changed their class."""
-    generator, bodies, substitutes = (
-        torch.Generator().manual_seed(0),
-        Bodies(model),
-        data.vocabulary.substitutes,
-    )
+    generator = torch.Generator().manual_seed(0)
+    bodies = Bodies(model)
+    substitutes = data.vocabulary.substitutes
     counts = {"tried": 0, "outside": 0, "changed": 0}
     for number, row in enumerate(data.words):
-        words, methods = trimmed(row[None]), CHEAP if number % 5 else (*CHEAP, *DEAR)
-        net, mask, label = bodies[words.shape[1]], words != PADDING, int(model(words).argmax())
+        words = trimmed(row[None])
+        methods = CHEAP if number % 5 else (*CHEAP, *DEAR)
+        net, mask = bodies[words.shape[1]], words != PADDING
+        label = int(model(words).argmax())
         for budget in (1, 3, 6):
             region = region_of(model, words, substitutes, budget)
             points = [model.body(region.sample(generator), mask)[0] for _ in range(DRAWS)]
             broken = attacked(model, words[0], label, substitutes, budget)
-            points += [] if broken is None else [model(torch.tensor([broken]))[0]]
+            if broken is not None:
+                points.append(model(torch.tensor([broken]))[0])
             values = torch.stack(points)
             counts["tried"] += len(values)
             for method in methods:
@@ -179,11 +183,10 @@ def costs(files: Path, runs: Path) -> None:
     found: dict[str, Any] = {}
     for name in ("transformer", "lstm"):
         folder = runs / f"{name}-lirpa-6-s0"
-        model = (
-            load_classifier(folder, data.vocabulary)[0]
-            if folder.exists()
-            else build_text(name, len(data.vocabulary), 2).eval()
-        )
+        if folder.exists():
+            model, _ = load_classifier(folder, data.vocabulary)
+        else:
+            model = build_text(name, len(data.vocabulary), 2).eval()
         bodies, methods = Bodies(model), (*CHEAP, *DEAR)
         tasks = {
             f"{method}, {length}, 8": _task(bodies, length, 8, method)
@@ -292,14 +295,14 @@ def _rows(
         cells_ = []
         for k, budget in enumerate(BUDGETS):
             values = [100 * run[part]["verified"][method][str(budget)] for run in found]
-            spread_ = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells_.append(
-                f"{statistics.mean(values):.1f}{spread_}"
-                + (f" ({paper[method][k]:.1f})" if method in paper else "")
-            )
-        rows.append(
-            [objective + (f", {len(found)} seeds" if len(found) > 1 else ""), shown, *cells_]
-        )
+            cell = f"{statistics.mean(values):.1f}"
+            if len(values) > 1:
+                cell += f" ± {statistics.stdev(values):.1f}"
+            if method in paper:
+                cell += f" ({paper[method][k]:.1f})"
+            cells_.append(cell)
+        seeds = f", {len(found)} seeds" if len(found) > 1 else ""
+        rows.append([objective + seeds, shown, *cells_])
     left = [[100 * run["some"]["attacked"][str(budget)] for run in found] for budget in BUDGETS]
     rows.append(
         [
@@ -321,15 +324,12 @@ def _costs(known: dict[str, Any]) -> str:
     rows = []
     for model, found in known["costs"].items():
         for method in (*CHEAP, *DEAR):
-            per = lambda length, count, method=method, found=found: (
-                f"{found[f'{method}, {length}, {count}']:.1f}"
-            )
             rows.append(
                 [
                     model,
                     method,
-                    *[per(length, 8) for length in LENGTHS],
-                    *[per(16, count) for count in CHOICES],
+                    *[f"{found[f'{method}, {length}, 8']:.1f}" for length in LENGTHS],
+                    *[f"{found[f'{method}, 16, {count}']:.1f}" for count in CHOICES],
                 ]
             )
     head = [

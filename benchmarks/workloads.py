@@ -102,7 +102,7 @@ class Encoder(nn.Module):
         return t.reshape(t.shape[0], t.shape[1], self.heads, self.dim).permute(0, 2, 1, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        q, k, v = (self.split(layer(x)) for layer in (self.q, self.k, self.v))
         w = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.dim), -1)
         h = x + self.o(torch.matmul(w, v).permute(0, 2, 1, 3).reshape(x.shape))
         h = h - h.mean(-1, keepdim=True)

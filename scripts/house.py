@@ -44,7 +44,7 @@ LINES = 400
 REASON = "# house:"
 """A comment that begins so, on the line of a ``def``, says why a function may be complex."""
 
-WIDTH = 120
+WIDTH = 130
 """Columns of a terminal that the table of rooms needs."""
 
 PRIVATE_FILE = "compat/private.py"
@@ -77,13 +77,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Measured:
-    """A function: its place, number of lines, complexity, parameters (``self`` included), and the
-    reason that its ``def`` line gives for being complex."""
+    """A function: its place, number of lines, complexity, parameters (``self`` included), how many
+    of these may be given by position, and the reason that its ``def`` line gives for being
+    complex."""
 
     place: Place
     lines: int
     complexity: int
     parameters: int
+    positional: int
     reason: str
 
 
@@ -125,6 +127,9 @@ class Numbers:
 
     def many_parameters(self) -> list[Measured]:
         return [function for function in self.functions if function.parameters >= PARAMETERS]
+
+    def many_by_position(self) -> list[Measured]:
+        return [function for function in self.functions if function.positional >= PARAMETERS]
 
 
 # -- one file --------------------------------------------------------------------------------------
@@ -244,11 +249,16 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
 
 def _measured(node: Function, name: str, file: str, lines: Sequence[str]) -> Measured:
     parameters = node.args
-    count = len(parameters.posonlyargs) + len(parameters.args) + len(parameters.kwonlyargs)
-    count += sum(star is not None for star in (parameters.vararg, parameters.kwarg))
+    positional = len(parameters.posonlyargs) + len(parameters.args)
+    stars = sum(star is not None for star in (parameters.vararg, parameters.kwarg))
     _, _, reason = lines[node.lineno - 1].partition(REASON)
     return Measured(
-        Place(file, node.lineno, name), _length(node), complexity(node), count, reason.strip()
+        place=Place(file, node.lineno, name),
+        lines=_length(node),
+        complexity=complexity(node),
+        parameters=positional + len(parameters.kwonlyargs) + stars,
+        positional=positional,
+        reason=reason.strip(),
     )
 
 
@@ -441,6 +451,7 @@ ROWS: dict[str, Callable[[Numbers], str | int | float]] = {
     "    without a reason": lambda n: len(n.without_reason()),
     "  complexity over 20": lambda n: len(n.over(20)),
     f"  with {PARAMETERS} or more parameters": lambda n: len(n.many_parameters()),
+    "    by position": lambda n: len(n.many_by_position()),
     "getattr and hasattr": lambda n: len(n.lookups),
     "  on rules and relaxations": lambda n: len(n.capability_lookups),
     "Any": lambda n: n.anys,
@@ -457,6 +468,7 @@ ROOM_COLUMNS: dict[str, str] = {
     "complex\n> 10": "  complexity over 10",
     f"complex\n> {COMPLEXITY}": f"  complexity over {COMPLEXITY}",
     f"params\n>= {PARAMETERS}": f"  with {PARAMETERS} or more parameters",
+    "by\nposition": "    by position",
     "getattr": "getattr and hasattr",
     "Any": "Any",
     "ignores": "type: ignore",
@@ -499,7 +511,8 @@ def places(numbers: Numbers) -> dict[str, list[str]]:
             for function in complex_ones
         ],
         f"{PARAMETERS} or more parameters": [
-            f"{function.place}: {function.parameters}" for function in numbers.many_parameters()
+            f"{function.place}: {function.parameters}, {function.positional} by position"
+            for function in numbers.many_parameters()
         ],
         "Nested conditional expressions": _texts(numbers.nested_conditionals),
         "Parallel assignments of more than two names": _texts(numbers.wide_assignments),

@@ -363,7 +363,7 @@ def test_certify_twice(
     assert run(*command) == 0
     before = {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()}
     with monkeypatch.context() as patch:  # refused before any work
-        patch.setattr("boundlab.cli.load_data", None)
+        patch.setattr("boundlab.commands.certifying.load_data", None)
         assert ("boundlab-report already holds results: give --resume") in error(
             capsys, *command, "--eps", "0.1"
         )
@@ -549,7 +549,7 @@ def test_interrupt_before_anything(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("boundlab.cli.load_net", stop)
+    monkeypatch.setattr("boundlab.commands.certifying.load_net", stop)
     assert run("certify", "zoo:cnn", "data.npz") == 130
     assert capsys.readouterr().err.splitlines()[-1] == "boundlab: interrupted"
 

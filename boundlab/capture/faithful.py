@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,10 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torc
 
 
 def compare(
-    model: Callable[..., Any],
-    graph: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    model: Callable[..., object],
+    graph: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> None:
     """Refuse a graph that gives something else than the model for the example; the model's buffers
     stay as they are."""
@@ -110,7 +110,7 @@ class Snapshot:
     buffers."""
 
     parts: Mapping[str, nn.Module]
-    settings: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, object]]
     modes: Mapping[str, bool]
     shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
 
@@ -166,7 +166,7 @@ def _identities(parts: Mapping[str, nn.Module]) -> dict[str, int]:
     return {path: id(part) for path, part in parts.items()}
 
 
-def _settings(part: nn.Module) -> dict[str, Any]:
+def _settings(part: nn.Module) -> dict[str, object]:
     """The plain attributes of torch's own layers, which forward passes never change; those of other
     modules may be counters."""
     if not type(part).__module__.startswith("torch.nn."):

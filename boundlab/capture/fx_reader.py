@@ -50,7 +50,7 @@ class _Reader:
         self.specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         self.inputs: list[str] = []
         self.parameters: dict[str, str] = {}
-        self.constants: dict[str, Any] = {}
+        self.constants: dict[str, Tensor] = {}
         self.nodes: dict[str, Node] = {}
         self.several: dict[str, Node] = {}
         self.values = Values()
@@ -114,7 +114,7 @@ class _Reader:
         if isinstance(node.meta.get("val"), (tuple, list)):
             self.several[node.name] = self.nodes[node.name]
 
-    def _outputs(self) -> Iterator[Any]:
+    def _outputs(self) -> Iterator[object]:
         """References to nodes, and plain constants."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
@@ -137,7 +137,7 @@ def _first_name(node: Node) -> str:
     return ""
 
 
-def _note(values: Values, name: str, value: Any) -> None:
+def _note(values: Values, name: str, value: object) -> None:
     """Note what torch.export says of a value: a tensor without numbers, or an integer."""
     if isinstance(value, Tensor):
         values.note_tensor(name, map(size_expression, value.shape), value.dtype)

@@ -45,7 +45,7 @@ def _renamed(node: Node, same: Mapping[str, str]) -> Node:
     return replace(node, args=args, kwargs=kwargs)
 
 
-def _renamed_leaf(leaf: Any, same: Mapping[str, str]) -> Any:
+def _renamed_leaf(leaf: object, same: Mapping[str, str]) -> object:
     if isinstance(leaf, Ref) and leaf.name in same:
         return Ref(same[leaf.name])
     return leaf

@@ -43,18 +43,18 @@ Captured = tuple[Graph, pytree.TreeSpec, pytree.TreeSpec]
 class Function(nn.Module):
     """A plain callable as a module."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         self.forward = _as_forward(function)
         self.modules_used = nn.ModuleList(_modules_of(function))
 
 
-def _as_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_forward(function: Callable[..., object]) -> Callable[..., object]:
     """The function under the name ``forward``: torch.export records the source lines of functions
     of that name only."""
     if not isinstance(function, types.FunctionType):
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> object:
             return function(*args, **kwargs)
 
         return forward
@@ -66,10 +66,10 @@ def _as_forward(function: Callable[..., Any]) -> Callable[..., Any]:
     return renamed
 
 
-def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
+def _modules_of(function: Callable[..., object]) -> list[nn.Module]:
     """Modules that a function reads from around it or is bound to: their parameters can then be
     found by name."""
-    around: list[Any] = [getattr(function, "__self__", None)]
+    around: list[object] = [getattr(function, "__self__", None)]
     if isinstance(function, types.FunctionType):
         used = inspect.getclosurevars(function)
         around += [*used.nonlocals.values(), *used.globals.values()]
@@ -184,7 +184,7 @@ def copies(args: tuple[Any, ...], kwargs: dict[str, Any], twice: bool = False) -
     """Example tensors as objects of their own: torch.export takes a buffer that is the same object
     for the input, and a model may write into its inputs. twice: every sample twice."""
 
-    def copy(leaf: Any) -> Any:
+    def copy(leaf: object) -> object:
         if not isinstance(leaf, Tensor):
             return leaf
         leaf = leaf.detach()

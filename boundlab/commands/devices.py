@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
 
 import torch
 
 from boundlab.errors import ArgumentError
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""Where a command adds its parser; the type has no public name."""
 
 
 def add_device(parser: argparse.ArgumentParser, default: str | None = None) -> None:

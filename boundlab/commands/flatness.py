@@ -14,7 +14,8 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.devices import Commands, add_device, device_named
+from boundlab.commands.arguments import Commands
+from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.training import load_trained, set_threads, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError

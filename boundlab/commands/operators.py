@@ -1,14 +1,18 @@
-"""The table of supported operators, read from the registry."""
+"""``boundlab ops``: the table of supported operators, read from the registry."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from boundlab.capture.torch_export import RECURRENT
+from boundlab.commands.arguments import Commands
 from boundlab.graph.graph import op_name
 from boundlab.rules.facts import Facts
-from boundlab.rules.registry import COMPOSITIONS, RULES
+from boundlab.rules.registry import COMPOSITIONS, RULES, Rule
 
 KINDS = {
     "affine": "affine in its perturbed arguments: exact in every method",
@@ -18,6 +22,12 @@ KINDS = {
     "logic": "comparisons and choices",
     "composition": "expressed by other operators when a model is captured",
 }
+
+
+def add_command(commands: Commands) -> None:
+    parser = commands.add_parser("ops", help="list the supported operators")
+    parser.set_defaults(command=_ops)
+    parser.add_argument("--markdown", action="store_true", help="as a Markdown page")
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +58,7 @@ def supported() -> list[Supported]:
     return sorted(found)
 
 
-def _declared(rule: Any) -> str:
+def _declared(rule: Rule) -> str:
     """The module of the functions that a rule is made of, or of its class."""
     if rule.kind != "bilinear" and is_dataclass(rule):  # functions of those only name indices
         for field in fields(rule):
@@ -99,3 +109,16 @@ def markdown() -> str:
     lines += [f"| `{row.name}` | {row.kind} | `{row.module}` |" for row in rows]
     lines += _facts([row for row in rows if row.facts])
     return "\n".join(lines) + "\n"
+
+
+def _ops(options: argparse.Namespace) -> None:
+    if options.markdown:
+        print(markdown(), end="")
+        return
+    table = Table(title="Supported operators", title_justify="left")
+    for name in ("operator", "kind", "declared in", "facts"):
+        table.add_column(name, overflow="fold")
+    for op in supported():
+        facts = ", ".join(fact.replace("_", " ") for fact in op.facts)
+        table.add_row(op.name, op.kind, op.module, facts)
+    Console().print(table)

@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -24,7 +23,8 @@ from rich.progress import (
 from rich.table import Table
 from torch import nn
 
-from boundlab.commands.devices import Commands, add_device, device_named
+from boundlab.commands.arguments import Commands, numbers
+from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, Sentences, load_sentences
@@ -47,11 +47,10 @@ from boundlab.training.trainer import Progress as Step
 from boundlab.training.trainer import Trainer
 
 RESULT = "errors.json"
-Numbers = Callable[[str], list[float]]
 
 
-def add_commands(commands: Commands, numbers: Numbers) -> None:
-    """The two commands with their arguments. numbers: reads "0.1" and "8/255"."""
+def add_commands(commands: Commands) -> None:
+    """The two commands with their arguments."""
     train = commands.add_parser(
         "train",
         help="train a certifiably robust network",
@@ -94,7 +93,7 @@ def add_commands(commands: Commands, numbers: Numbers) -> None:
                 f"--{field.name}",
                 metavar="VALUE",
                 help=f"default of a recipe: {field.default}",
-                **_flag(kinds[field.name], numbers),
+                **_flag(kinds[field.name]),
             )
 
     test = commands.add_parser(
@@ -155,7 +154,7 @@ def add_commands(commands: Commands, numbers: Numbers) -> None:
     add_device(test)
 
 
-def _flag(kind: Any, numbers: Numbers) -> dict[str, Any]:
+def _flag(kind: Any) -> dict[str, Any]:
     """How the command line reads a value of a recipe."""
     if kind is bool:
         return {"type": _truth}
@@ -333,8 +332,9 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
     table = Table(
         title=(f"{recipe.name}: {found.count} test images at eps {eps:.4g}"), title_justify="left"
     )
-    for name, side in (("", "left"), ("error", "right"), ("95 % interval", "right")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    table.add_column("")
+    for name in ("error", "95 % interval"):
+        table.add_column(name, justify="right")
     rows = {"clean": found.clean}
     if attacked:
         rows["attacked (PGD)"] = found.attacked

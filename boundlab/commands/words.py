@@ -14,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from boundlab.commands.devices import Commands, add_device, device_named
+from boundlab.commands.arguments import Commands
+from boundlab.commands.devices import add_device, device_named
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.models.text import TextClassifier, build_text

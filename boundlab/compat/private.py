@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -65,7 +65,7 @@ def op_arguments(op: Any) -> Sequence[Any]:
     return found
 
 
-def qualified_name(packet: Any) -> str | None:
+def qualified_name(packet: object) -> str | None:
     """``aten::add`` of the packet ``torch.ops.aten.add``; None for other functions.
 
     Messages and ``boundlab ops`` name operators as users know them; without it they would show
@@ -106,7 +106,7 @@ def own_buffers(module: nn.Module) -> Mapping[str, Tensor | None]:
 # -- autograd --------------------------------------------------------------------------------------
 
 
-def will_execute(node: Any) -> bool:
+def will_execute(node: torch.autograd.graph.Node) -> bool:
     """Whether the backward pass that is running will come to a node of the autograd graph. May be
     asked during a pass only.
 
@@ -143,7 +143,7 @@ def any_free_size() -> AbstractContextManager[None]:
 
 
 _patching = threading.Lock()
-_patched: list[Any] = []
+_patched: list[Callable[..., bool]] = []
 """The original function, once for each context that has replaced it."""
 
 
@@ -186,7 +186,7 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def size_expression(size: int | torch.SymInt) -> Any:
+def size_expression(size: int | torch.SymInt) -> sympy.Expr:
     """A size as an expression (sympy) of free ones.
 
     Without it nothing would be known about how sizes inside of a model depend on the batch size.
@@ -196,7 +196,7 @@ def size_expression(size: int | torch.SymInt) -> Any:
     return size.node.expr
 
 
-def guards(size: torch.SymInt) -> Iterator[Any]:
+def guards(size: torch.SymInt) -> Iterator[sympy.Basic]:
     """The relations (sympy) that tracing met and took for true, in the trace that a free size
     belongs to, written in the sizes that are left: tracing may have found others to be equal to one
     of them, or to be fixed.

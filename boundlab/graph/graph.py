@@ -132,6 +132,13 @@ def _held(graph: Graph) -> list[str]:
     return [name for name in graph.nodes if name in graph.constants]
 
 
+def _kind(graph: Graph, name: str) -> str:
+    """What an independent node is; empty for calls and constants."""
+    if name in graph.parameters:
+        return "parameter " + graph.parameters[name]
+    return "input" if name in graph.inputs else ""
+
+
 def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[Any, ...]:
     """A graph in a form that does not depend on the names of its nodes; integers that it makes from
     shapes are put in where they are known for the batch sizes."""
@@ -144,14 +151,7 @@ def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[Any, ...]:
     for name, node in graph.nodes.items():
         if name not in known:
             args, kwargs = node.arguments(lambda source: known.get(source, places.get(source)))
-            kind = (
-                "parameter " + graph.parameters[name]
-                if name in graph.parameters
-                else "input"
-                if name in graph.inputs
-                else ""
-            )
-            written.append((node.op, args, kwargs, node.output, kind))
+            written.append((node.op, args, kwargs, node.output, _kind(graph, name)))
     return tuple(written), tuple(
         places.get(o.name, o) if isinstance(o, Ref) else o for o in graph.outputs
     )

@@ -38,6 +38,6 @@ class Sizes:
         None if all hold."""
         values = self._values(batch)
         for relation in self.assumptions:
-            if relation.subs(values) != True:  # noqa: E712 - sympy's true, or a relation that is not decided
+            if relation.subs(values) != sympy.true:  # false, or not decided
                 return str(relation.subs(dict.fromkeys(self.symbols.values(), BATCH)))
         return None

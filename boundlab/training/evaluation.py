@@ -67,7 +67,8 @@ def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, settings: Attack)
         alive = (~broken).nonzero().flatten()
         if not len(alive) or eps == 0:
             break
-        xs, ys, lows, ups = x[alive], y[alive], low[alive], up[alive]
+        xs, ys = x[alive], y[alive]
+        lows, ups = low[alive], up[alive]
         point = lows + (ups - lows) * torch.rand(xs.shape, generator=generator).to(xs)
         for step in range(settings.steps):
             point = point.detach().requires_grad_()

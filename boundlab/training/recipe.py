@@ -18,6 +18,10 @@ from boundlab.training.schedules import KINDS
 METHODS = ("natural", "ibp", "crown-ibp")
 PERTURBED = ("inputs", "weights", "words")
 OPTIMISERS = ("adam", "sgd")
+POSITIVE = ("epochs", "batch", "lr")
+NOT_NEGATIVE = (
+    "eps", "clip", "l1", "start", "length", "factor", "tightness", "balance", "crop", "size",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,44 +95,31 @@ class Recipe:
                     f"recipe {self.name!r}: {what} must be one of {', '.join(options)}, not "
                     f"{value!r}"
                 )
-        for what in ("epochs", "batch", "lr"):
-            if getattr(self, what) <= 0:
+        values = vars(self)
+        for what in POSITIVE:
+            if values[what] <= 0:
                 raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must be positive, not {getattr(self, what)}"
+                    f"recipe {self.name!r}: {what} must be positive, not {values[what]}"
                 )
-        for what in (
-            "eps",
-            "clip",
-            "l1",
-            "start",
-            "length",
-            "factor",
-            "tightness",
-            "balance",
-            "crop",
-            "size",
-        ):
-            if not getattr(self, what) >= 0:
+        for what in NOT_NEGATIVE:
+            if not values[what] >= 0:
                 raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must not be negative, but is "
-                    f"{getattr(self, what)}"
+                    f"recipe {self.name!r}: {what} must not be negative, but is {values[what]}"
                 )
         if not 0 < self.share <= 1:
             raise ArgumentError(
                 f"recipe {self.name!r}: share is a part of the training set, 0 < share <= 1, not "
                 f"{self.share}"
             )
-        for what in ("beta", "kappa"):
-            if len(getattr(self, what)) != 2 or not all(
-                0 <= share <= 1 for share in getattr(self, what)
-            ):
+        for what, ends in (("beta", self.beta), ("kappa", self.kappa)):
+            if len(ends) != 2 or not all(0 <= share <= 1 for share in ends):
                 raise ArgumentError(
                     f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, "
-                    f"not {getattr(self, what)}"
+                    f"not {ends}"
                 )
 
     @staticmethod
-    def read(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
+    def read(values: Mapping[str, object], base: Recipe | None = None) -> Recipe:
         """From names and values, as a TOML file or the command line gives them; anything unknown or
         of a wrong type is an error."""
         kinds = get_type_hints(Recipe)
@@ -171,7 +162,7 @@ def _toml(value: object) -> str:
     return str(value)
 
 
-def _convert(key: str, value: Any, kind: Any) -> Any:
+def _convert(key: str, value: object, kind: Any) -> Any:
     simple = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if kind in simple:
         if not isinstance(value, simple[kind]) or (isinstance(value, bool) and kind is not bool):

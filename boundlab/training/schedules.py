@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from boundlab.errors import ArgumentError
 
@@ -92,7 +91,7 @@ class Adaptive:
     def share(self) -> float:
         return self.state["share"]
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load(self, state: Mapping[str, float]) -> None:
         self.state = {"share": float(state["share"]), "loss": float(state["loss"])}
 
 

@@ -3,7 +3,7 @@ knows no more of it."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class Task(Protocol):
         """Inputs and labels of this process's share of a batch."""
         ...
 
-    def shapes(self) -> dict[str, Any]:
+    def shapes(self) -> dict[str, int]:
         """What it takes to build the network again, for checkpoints."""
         ...
 
@@ -63,8 +63,8 @@ class ImageTask:
         self.data = share_of(recipe, data)
         self.processes = processes
         torch.manual_seed(recipe.seed)
-        statistics = self.data.statistics() if recipe.normalise else (None, None)
-        self.model: nn.Module = build(recipe.model, *self.shapes().values(), *statistics)
+        mean, std = self.data.statistics() if recipe.normalise else (None, None)
+        self.model: nn.Module = build(recipe.model, **self.shapes(), mean=mean, std=std)
         if recipe.init == "ibp":
             ibp_initialisation(self.model, recipe.seed)
         self.model = self.model.to(processes.device)
@@ -73,7 +73,7 @@ class ImageTask:
             self.model, recipe, self.batch(torch.arange(2), torch.Generator().manual_seed(0))[0]
         )
 
-    def shapes(self) -> dict[str, Any]:
+    def shapes(self) -> dict[str, int]:
         return {
             "channels": self.data.images.shape[1],
             "size": self.recipe.size or self.data.images.shape[2],
@@ -131,7 +131,7 @@ class WordsTask:
             self.model, recipe, data.vocabulary.substitutes.to(self.device)
         )
 
-    def shapes(self) -> dict[str, Any]:
+    def shapes(self) -> dict[str, int]:
         return {"words": len(self.data.vocabulary), "classes": self.data.classes}
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:

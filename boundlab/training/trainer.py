@@ -13,7 +13,7 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -316,7 +316,7 @@ class Trainer:
         if self.adaptive is not None:
             self.adaptive.load(state["adaptive"])
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, object]:
         """What tells the training set from others."""
         return {"samples": len(self.data), "digest": self.data.digest}
 
@@ -333,7 +333,9 @@ def _lines_before(path: Path, epoch: int) -> list[dict[str, str]]:
     ]
 
 
-def _differences(before: dict[str, Any], now: dict[str, Any], free: tuple[str, ...] = ()) -> str:
+def _differences(
+    before: Mapping[str, object], now: Mapping[str, object], free: tuple[str, ...] = ()
+) -> str:
     """The entries that have changed, with both values; empty if none has."""
     changed = [key for key, value in now.items() if key not in free and before.get(key) != value]
     return ", ".join(f"{key} ({before.get(key)}, now {now[key]})" for key in changed)

@@ -67,7 +67,8 @@ class WordsObjective(nn.Module):
     def __init__(self, model: nn.Module, recipe: Recipe, substitutes: Tensor) -> None:
         super().__init__()
         assert isinstance(model, TextClassifier)
-        self.model, self.recipe, self.bodies = model, recipe, Bodies(model)
+        self.model, self.recipe = model, recipe
+        self.bodies = Bodies(model)
         self.substitutes: Tensor
         self.register_buffer("substitutes", substitutes, persistent=False)
 

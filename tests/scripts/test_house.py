@@ -117,6 +117,7 @@ def test_functions_lengths_parameters_and_reasons():
     assert list(found) == ["A.f", "A.g", "A.g.h"]
     assert [function.lines for function in found.values()] == [2, 3, 2]
     assert [function.parameters for function in found.values()] == [6, 7, 0]
+    assert [function.positional for function in found.values()] == [3, 7, 0]
     assert [function.reason for function in found.values()] == ["a table", "", ""]
     assert [function.place.text for function in numbers.many_parameters()] == ["A.g"]
 

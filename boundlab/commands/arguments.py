@@ -1,0 +1,60 @@
+"""How commands read their arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from boundlab.errors import ArgumentError
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""Where a command adds its parser; the type has no public name."""
+
+
+def words(text: str) -> list[str]:
+    """``crown,ibp`` as a list."""
+    return [word for word in text.split(",") if word]
+
+
+def numbers(text: str) -> list[float]:
+    """One or more numbers, "0.1", "8/255" or "0.1,0.2"."""
+    found = []
+    for word in words(text):
+        above, _, below = word.partition("/")
+        try:
+            found.append(float(above) / float(below or 1))
+        except (ValueError, ZeroDivisionError):
+            raise argparse.ArgumentTypeError(f"{word!r} is not a number") from None
+    return found
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """``3,32,32`` as a shape."""
+    try:
+        sizes = tuple(int(size) for size in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape like 3,32,32")
+    return sizes
+
+
+def flat(lists: Sequence[list[float]] | None) -> list[float] | None:
+    """The numbers of an option that was given in several parts; None if it was not given."""
+    if lists is None:
+        return None
+    return [value for part in lists for value in part]
+
+
+def value_range(texts: Sequence[str]) -> tuple[float, float] | None:
+    """``LOW HIGH`` as numbers; None for the word none."""
+    if list(texts) == ["none"]:
+        return None
+    try:
+        low, high = (float(text) for text in texts)
+    except ValueError:
+        raise ArgumentError(
+            f"--range takes two numbers, LOW HIGH, or the word none, not {' '.join(texts)!r}"
+        ) from None
+    return low, high

@@ -1,0 +1,142 @@
+"""Data as users have them on disk: images and labels in an .npz or a .csv file."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from boundlab.errors import ArgumentError
+
+IMAGES, LABELS = ("images", "x"), ("labels", "y")
+
+
+def load_data(
+    path: Path, shape: Sequence[int] | None = None, limit: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Images (N, *shape), uint8 or floating point, and labels (N,) from an .npz or .csv file; at
+    most ``limit`` of them."""
+    if not path.is_file():
+        raise ArgumentError(
+            f"there is no data file {path}: give an .npz with the arrays images and labels, or a "
+            ".csv with the label first"
+        )
+    if limit is not None and limit < 1:
+        raise ArgumentError(f"--limit must be at least 1, not {limit}")
+    if path.suffix.lower() == ".npz":
+        images, labels = _read_npz(path)
+    elif path.suffix.lower() == ".csv":
+        images, labels = _read_csv(path)
+        if shape is None and images.shape[1] > 1:
+            shape = (images.shape[1],)
+    else:
+        raise ArgumentError(f"{path} is neither .npz nor .csv")
+    if len(images) != len(labels):
+        raise ArgumentError(f"{path} holds {len(images)} images but {len(labels)} labels")
+    if shape is not None:
+        images = _reshaped(images, shape, path)
+    return torch.from_numpy(images[:limit]), torch.from_numpy(labels[:limit])
+
+
+def _reshaped(images: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarray:
+    size = int(np.prod(shape))
+    if images[0:1].size != size and len(images):
+        raise ArgumentError(
+            f"--shape {','.join(map(str, shape))} has {size} values, but the images in {path} have "
+            f"{images[0:1].size}"
+        )
+    return images.reshape(len(images), *shape)
+
+
+def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    if not zipfile.is_zipfile(path):
+        raise ArgumentError(
+            f"{path} is not an .npz file: write it with numpy.savez(path, images=..., labels=...)"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            images, labels = _pick(arrays, IMAGES, path), _pick(arrays, LABELS, path)
+    except ArgumentError:
+        raise
+    except Exception as error:  # a broken stream can raise nearly anything
+        raise ArgumentError(
+            f"cannot read {path} as an .npz file of plain arrays: {error}"
+        ) from error
+    if images.ndim == 0:
+        raise ArgumentError(f"the images in {path} are a single number")
+    if images.dtype == np.bool_ or (images.dtype.kind in "iu" and images.dtype != np.uint8):
+        images = images.astype(np.float32)
+    if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
+        raise ArgumentError(
+            f"the images in {path} must be numbers (uint8 or floating point), not {images.dtype}"
+        )
+    if images.dtype == np.float16:
+        images = images.astype(np.float32)
+    return images, _whole(labels, path)
+
+
+def _pick(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> np.ndarray:
+    for name in names:
+        if name in arrays:
+            return np.asarray(arrays[name])
+    raise ArgumentError(
+        f"{path} has no array '{names[0]}' (or '{names[1]}'); it has: "
+        f"{', '.join(arrays) or 'nothing'}"
+    )
+
+
+def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
+    """Labels as int64 (N,)."""
+    if labels.ndim != 1 and (labels.ndim == 0 or labels.size != len(labels)):
+        raise ArgumentError(
+            f"the labels in {path} must be one class number per image, (N,), not {labels.shape}"
+        )
+    if (
+        labels.dtype.kind not in "iuf"
+        or not np.array_equal(labels, np.round(labels))
+        or not np.isfinite(labels).all()
+    ):
+        raise ArgumentError(f"the labels in {path} must be whole numbers")
+    return labels.reshape(-1).astype(np.int64)
+
+
+def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Label first, then values. Whole numbers up to 255, some above 1, are taken for uint8
+    pixels."""
+    try:
+        with path.open(newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ArgumentError(f"cannot read {path}: {error}") from error
+    if rows and not _numeric(rows[0][0]):  # a header
+        rows = rows[1:]
+    if not rows:
+        raise ArgumentError(f"{path} has no rows")
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1 or min(lengths) < 2:
+        raise ArgumentError(
+            f"every row of {path} must have the label and the same number of values; there are "
+            f"rows of {', '.join(map(str, sorted(lengths)))} fields"
+        )
+    try:
+        table = np.array(rows, dtype=np.float64)
+    except ValueError as error:
+        raise ArgumentError(f"{path} holds something that is not a number: {error}") from error
+    values, labels = table[:, 1:], _whole(table[:, 0], path)
+    pixels = (
+        np.array_equal(values, np.round(values)) and values.min() >= 0 and 1 < values.max() <= 255
+    )
+    return values.astype(np.uint8 if pixels else np.float32), labels
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
