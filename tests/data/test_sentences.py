@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import boundlab as bl
 from boundlab.data.sentences import Sentences, Vocabulary, load_sst, tokens
-
-TREES = {
-    "train": [
-        "(3 (2 A) (4 (3 good) (2 film)))",
-        "(1 (2 A) (1 (1 bad) (2 film)))",
-        "(2 (2 A) (2 film))",
-        "(4 (3 good) (2 Fun\u00a0fun))",
-    ],
-    "dev": ["(3 (3 good) (2 film))", "(2 (2 a) (2 film))"],
-    "test": ["(0 (1 bad) (2 mystery))"],
-}
-
-
-NEIGHBOURS = {"good": ["bad", "great", "film"], "film": ["film", "good"], "mystery": ["film"]}
-
-
-@pytest.fixture
-def treebank(tmp_path: Path) -> Path:
-    for split, lines in TREES.items():
-        (tmp_path / f"trees_{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "counterfitted_neighbors.json").write_text(json.dumps(NEIGHBOURS))
-    return tmp_path
 
 
 def test_the_treebank_is_read(treebank: Path) -> None:

@@ -56,3 +56,18 @@ def write_treebank(folder: Path) -> Path:
     }
     (folder / "counterfitted_neighbors.json").write_text(json.dumps(synonyms))
     return folder
+
+
+TREES = {
+    "train": [
+        "(3 (2 A) (4 (3 good) (2 film)))",
+        "(1 (2 A) (1 (1 bad) (2 film)))",
+        "(2 (2 A) (2 film))",
+        "(4 (3 good) (2 Fun\u00a0fun))",
+    ],
+    "dev": ["(3 (3 good) (2 film))", "(2 (2 a) (2 film))"],
+    "test": ["(0 (1 bad) (2 mystery))"],
+}
+
+
+NEIGHBOURS = {"good": ["bad", "great", "film"], "film": ["film", "good"], "mystery": ["film"]}
