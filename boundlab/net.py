@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from boundlab.capture.faithful import Snapshot, compare
 from boundlab.capture.torch_export import Function, copies, export
 from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
-from boundlab.compat.private import pytree
+from boundlab.compat.private import pytree, version
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
 from boundlab.graph.graph import Graph, Ref
 from boundlab.methods import backward
@@ -653,7 +653,7 @@ class Net:
     def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
         """What intervals of a state depend on."""
         tensors = [values.get(name) for name in (*self.graph.parameters, *self.graph.constants)]
-        versions = tuple((id(t), t._version) for t in tensors if isinstance(t, Tensor))
+        versions = tuple((id(t), version(t)) for t in tensors if isinstance(t, Tensor))
         others = {name: values[name] for name in self.graph.inputs if name in values}
         return Basis(self.graph, dict(regions), others, versions)
 

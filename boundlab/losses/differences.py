@@ -83,4 +83,4 @@ def _units(
             analysis.relaxation(name), AffineMap
         )
 
-    return backward.propagate_backward(analysis, target, rows, stop=ends_tail)
+    return backward.propagate_backward(analysis, target, rows, backward.Steps(stop=ends_tail))

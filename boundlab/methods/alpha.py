@@ -22,7 +22,7 @@ from boundlab.errors import ArgumentError
 from boundlab.graph.layout import Layout
 from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, concretize, propagate_backward
+from boundlab.methods.backward import Rows, Steps, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.optimizer import Variable, ascend
 from boundlab.methods.refine import Unstable, total_size
@@ -136,24 +136,32 @@ class SlopeOptimizer:
 
     def bounds(self) -> Tensor:
         """Lower bounds for the present variables: (rows, samples)."""
-        found = concretize(
-            self.analysis,
-            *propagate_backward(self.analysis, self.target, self.rows, relaxation=self._relaxation),
-        )
+        steps = Steps(relaxation=self._sloped, adjust=self._adjust)
+        ends, bias = propagate_backward(self.analysis, self.target, self.rows, steps)
+        found = concretize(self.analysis, ends, bias)
         for name, constants in self._constants.items():
             self.analysis.finite[self.analysis.calls[name]] = tuple(map(remembered, constants))
         self._constants.clear()
         return found
 
-    def _relaxation(self, name: str, rows: Rows) -> Relaxation:
-        if name not in self.analysis.splits:
-            return self._sloped(name, rows)
+    def _adjust(self, name: str, rows: Rows) -> tuple[Rows, Tensor | float]:
+        """The coefficients of a node under the constraints sign (x - at) >= 0 of its split,
+        weighted by beta >= 0 (beta-CROWN):
+
+        <A, x> = <A - beta sign, x> + <beta sign, x> >= <A - beta sign, x> + <beta sign, at>.
+        """
+        split = self.analysis.splits.get(name)
+        if split is None:
+            return rows, 0.0
         dense = rows if isinstance(rows, Tensor) else rows.dense()
-        split = self.analysis.splits[name]
         if ("beta", name) not in self.variables:
             self.variables["beta", name] = self._multipliers(name, dense)
-        beta = self.variables["beta", name].value[0]
-        return WithSplit(self._sloped(name, dense), split.sign, split.at, beta)
+        beta = self.variables["beta", name].value[0].reshape(dense.shape)
+        weight = beta * split.sign
+        layout = self.analysis.graph.nodes[name].layout
+        if layout is None:
+            return dense - weight, (weight * split.at).flatten(2).sum(2)
+        return dense - weight, layout.dot(weight, split.at, self.analysis.samples)
 
     def _multipliers(self, name: str, rows: Tensor) -> Variable:
         """Betas of a split: 0 to begin with, in units of the largest coefficient of the node."""
@@ -262,29 +270,6 @@ class SlopeOptimizer:
             return values.reshape(1, *values.shape, *[1] * (like.dim() - 3))
         size = like[0, 0].numel() // values.shape[1]
         return layout.place(values.unsqueeze(2).expand(-1, -1, size), like.shape[2:]).unsqueeze(0)
-
-
-@dataclass(frozen=True, eq=False)
-class WithSplit(Relaxation):
-    """The relaxation of a node under ``sign (x - at) >= 0``, weighted by beta >= 0 (beta-CROWN):
-
-    <A, x> = <A - beta sign, x> + <beta sign, x> >= <A - beta sign, x> + <beta sign, at>.
-
-    sign, at: the shape of the node; beta: (rows, *shape).
-    """
-
-    body: Relaxation
-    sign: Tensor
-    at: Tensor
-    beta: Tensor
-
-    def backward(self, rows: Tensor) -> Any:
-        weight = self.beta * self.sign
-        pulled, terms = self.body.backward(rows - weight)
-        return pulled, [*terms, (weight, self.at)]
-
-    def forward(self, lower: Any, upper: Any) -> Any:
-        return self.body.forward(lower, upper)
 
 
 @dataclass(frozen=True, eq=False)

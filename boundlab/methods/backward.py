@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,49 +52,56 @@ Rows = Tensor | Window
 Ends = Rows | Outer
 """Coefficients of a source: those of a weight may be left in factors."""
 Choose = Callable[[str, Rows], Relaxation]
-"""From a node and the rows that have come to it: its relaxation."""
+"""From a node and its coefficients: its relaxation."""
 Visit = Callable[[str, Rows, Tensor, bool], Tensor | None]
-"""From a node, the rows that have come to it, the bias, and whether that is all there is: the rows
-to keep (fewer rows, samples), or None for all."""
+"""From a node, its coefficients, the bias, and whether no other node has any: the rows to keep
+(fewer rows, samples), or None for all."""
+Adjust = Callable[[str, Rows], tuple[Rows, Tensor | float]]
+"""From a node and its coefficients: other ones, and a constant (rows, samples), whose sum is no
+larger on the set in question."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """How a backward pass differs from the plain one to the sources.
+
+    stop: the nodes that it ends at, beside the sources. visit: is shown the coefficients of each
+    node, and drops rows. relaxation: of a node, if not the one that the analysis chooses. adjust:
+    other coefficients for a node, before its relaxation.
+    """
+
+    stop: Callable[[str], bool] | None = None
+    visit: Visit | None = None
+    relaxation: Choose | None = None
+    adjust: Adjust | None = None
+
+
+PLAIN = Steps()
 
 
 def propagate_backward(
-    analysis: Analysis,
-    target: str,
-    rows: Rows,
-    stop: Callable[[str], bool] | None = None,
-    visit: Visit | None = None,
-    relaxation: Choose | None = None,
+    analysis: Analysis, target: str, rows: Rows, steps: Steps = PLAIN
 ) -> tuple[dict[str, Ends], Tensor]:
     """BoundBackward: ``<rows, target> >= sum over ends of <coefficients, end> + bias``.
 
-    rows: (rows, *shape), or (rows, 1, *shape) for a target without a batch, or windows. The ends
-    are the sources, and nodes where ``stop`` says so. visit: is shown the rows at each node, and
-    says which of them go on where all of them are there. relaxation: of a node, if not the one that
-    the analysis would choose. Returns the coefficients of the ends and the bias (rows, samples).
+    rows: (rows, *shape), or (rows, 1, *shape) for a target without a batch, or windows. Returns the
+    coefficients of the ends and the bias (rows, samples).
     """
     samples = analysis.samples if analysis.graph.nodes[target].layout is not None else 1
     like = rows.values if isinstance(rows, Window) else rows
     bias = torch.zeros(like.shape[0], samples, dtype=like.dtype, device=like.device)
-    return propagate_from(analysis, {target: rows}, bias, stop, visit, relaxation)
+    return propagate_from(analysis, {target: rows}, bias, steps)
 
 
 def propagate_from(
-    analysis: Analysis,
-    starts: Mapping[str, Ends],
-    bias: Tensor,
-    stop: Callable[[str], bool] | None = None,
-    visit: Visit | None = None,
-    relaxation: Choose | None = None,
+    analysis: Analysis, starts: Mapping[str, Ends], bias: Tensor, steps: Steps = PLAIN
 ) -> tuple[dict[str, Ends], Tensor]:
     """The same from several nodes at once, such as the ends where an earlier call has stopped, with
     the bias that it found."""
-    nodes, sources, samples = analysis.graph.nodes, analysis.regions, bias.shape[1]
-    ends = (
-        (lambda name: name in sources)
-        if stop is None
-        else (lambda name: name in sources or stop(name))
-    )
+
+    def ends(name: str) -> bool:
+        return name in analysis.regions or (steps.stop is not None and steps.stop(name))
+
     degrees = out_degrees(analysis, starts, ends)
     pending: dict[str, Ends] = dict(starts)
     finished: dict[str, Ends] = {}
@@ -105,30 +113,45 @@ def propagate_from(
             if current is not None:
                 finished[name] = current
             continue
-        current = current.dense() if isinstance(current, Outer) else current
-        names = analysis.calls[name].names
-        if visit is not None and current is not None:
-            alone = (
-                not pending
-                and not finished
-                and nodes[name].layout == Layout()
-                and name not in starts
-            )
-            kept = visit(name, current, bias, alone)
-            if kept is not None:
-                current, bias = pick(current, kept), bias.gather(0, kept)
-                if not len(kept):
-                    return {}, bias
         if current is not None:
-            for constant in _accumulate(
-                analysis, names, _step(analysis, name, current, samples, relaxation), pending
-            ):
-                bias = bias + constant
-        for source in set(names):
+            alone = not pending and not finished and name not in starts
+            bias = _through(analysis, name, current, bias, alone, steps, pending)
+            current = None  # nothing may keep coefficients while the next node is at work
+            if not len(bias):
+                return {}, bias
+        for source in set(analysis.calls[name].names):
             degrees[source] -= 1
             if degrees[source] == 0:
                 queue.append(source)
     return finished, bias
+
+
+def _through(
+    analysis: Analysis,
+    name: str,
+    current: Ends,
+    bias: Tensor,
+    alone: bool,
+    steps: Steps,
+    pending: dict[str, Ends],
+) -> Tensor:
+    """Propagate the coefficients of one node to its arguments, added to those that wait for other
+    readers of these (``pending``); returns the bias. alone: no other node has coefficients."""
+    rows = current.dense() if isinstance(current, Outer) else current
+    if steps.visit is not None:
+        plain = analysis.graph.nodes[name].layout == Layout()
+        kept = steps.visit(name, rows, bias, alone and plain)
+        if kept is not None:
+            rows, bias = pick(rows, kept), bias.gather(0, kept)
+            if not len(kept):
+                return bias
+    if steps.adjust is not None:
+        rows, constant = steps.adjust(name, rows)
+        bias = bias + constant
+    found = _step(analysis, name, rows, bias.shape[1], steps.relaxation)
+    for constant in _accumulate(analysis, analysis.calls[name].names, found, pending):
+        bias = bias + constant
+    return bias
 
 
 def _accumulate(
@@ -138,8 +161,7 @@ def _accumulate(
     pending: dict[str, Ends],
 ) -> Iterator[Tensor | float]:
     """Add the coefficients of a node's arguments to those that wait for other readers of these;
-    yields the constants. A function of its own, so that no name here keeps coefficients in memory
-    while the next node is at work."""
+    yields the constants."""
     pulled, constant = found
     if not isinstance(constant, float) or constant != 0:
         yield constant
@@ -153,15 +175,11 @@ def _accumulate(
 def _sum(a: Ends, b: Ends) -> Rows:
     if isinstance(a, Window) and isinstance(b, Window):
         return a + b
-    a, b = (b, a) if isinstance(b, Window) else (a, b)
+    if isinstance(b, Window):
+        a, b = b, a
     first, second = dense(a), dense(b)
-    # nobody else has it
-    if (
-        isinstance(a, Window)
-        and a.places.moving
-        and not first.requires_grad
-        and not second.requires_grad
-    ):
+    own = isinstance(a, Window) and a.places.moving  # nobody else has what was just made dense
+    if own and not first.requires_grad and not second.requires_grad:
         return first.add_(second)
     return first + second
 
@@ -175,58 +193,73 @@ def _step(
 ) -> tuple[list[Ends], Tensor | float]:
     """F_i for one node: coefficients of its arguments, in their own layouts, and the constant per
     row and sample."""
-    found = _pulled(analysis, name, rows, samples, choose)
-    if choose is None:  # else a climb takes its own gradients, and lets go of what it kept
+    if isinstance(rows, Window) and not _stays_narrow(analysis, name, rows):
+        rows = rows.dense()
+    relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
+    found = None
+    if isinstance(rows, Window):
+        found = _windows(relaxation, rows)
+        rows = rows if found is not None else rows.dense()
+    if found is None and analysis.graph.nodes[name].layout is None:
+        found = _without_batch(relaxation, dense(rows), samples)
+    if found is None:
+        found = _with_batch(analysis, name, relaxation, dense(rows), samples)
+    if choose is None:  # else an optimiser takes its own gradients, and lets go of what it kept
         keep(analysis, found[0])
     return found
 
 
-def _pulled(
-    analysis: Analysis, name: str, rows: Rows, samples: int, choose: Choose | None
-) -> tuple[list[Ends], Tensor | float]:
+def _stays_narrow(analysis: Analysis, name: str, rows: Window) -> bool:
+    """Whether windows are worth keeping: beyond half of the node dense rows are cheaper."""
     nodes = analysis.graph.nodes
-    layout, names = nodes[name].layout, analysis.calls[name].names
-    narrow = (
-        isinstance(rows, Window)
-        and rows.fraction <= MAX_WINDOW_FRACTION
-        and all(nodes[source].layout == Layout() for source in names)
-    )
-    rows = rows if isinstance(rows, Window) and narrow else dense(rows)
-    relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
-    if isinstance(rows, Window):
-        found = relaxation.backward_window(rows)
-        if found is not None:
-            return list(found[0]), found[1]
-        rows = rows.dense()
+    plain = all(nodes[source].layout == Layout() for source in analysis.calls[name].names)
+    return plain and rows.fraction <= MAX_WINDOW_FRACTION
+
+
+def _windows(relaxation: Relaxation, rows: Window) -> tuple[list[Ends], Tensor | float] | None:
+    found = relaxation.backward_window(rows)
+    return None if found is None else (list(found[0]), found[1])
+
+
+def _without_batch(
+    relaxation: Relaxation, rows: Tensor, samples: int
+) -> tuple[list[Ends], Tensor | float]:
+    """A node without a batch, (rows, samples, *shape): every sample's copy is a row of its own."""
     count = rows.shape[0]
-    pulled: list[Ends]
-    if layout is None:  # (rows, samples, *shape): every sample's copy is a row of its own
-        parts, terms = relaxation.backward(rows.flatten(0, 1))
-        inside = lambda part, constant: part if constant is None else product(part, constant)
-        total = bias_of(
-            terms,
-            lambda part, constant: (
-                inside(part, constant).reshape(count * samples, -1).sum(1).reshape(count, samples)
-            ),
-        )
-        return [part.unflatten(0, (count, samples)) for part in parts], total
-    # weights: what each sample asks of them stays apart
+    parts, terms = relaxation.backward(rows.flatten(0, 1))
+
+    def dot(part: Tensor, constant: Tensor | None) -> Tensor:
+        inside = part if constant is None else product(part, constant)
+        return inside.reshape(count * samples, -1).sum(1).reshape(count, samples)
+
+    return [part.unflatten(0, (count, samples)) for part in parts], bias_of(terms, dot)
+
+
+def _with_batch(
+    analysis: Analysis, name: str, relaxation: Relaxation, rows: Tensor, samples: int
+) -> tuple[list[Ends], Tensor | float]:
+    """A node with a batch, (rows, *shape). Arguments without one (weights) keep the coefficients of
+    each sample apart: (rows, samples, *shape)."""
+    nodes, layout = analysis.graph.nodes, analysis.graph.nodes[name].layout
+    assert layout is not None
+    names = analysis.calls[name].names
     shared = {k for k, source in enumerate(names) if nodes[source].layout is None}
-    apart_and_terms = (
-        relaxation.backward_per_sample(rows, shared) if shared and layout == Layout() else None
-    )
-    parts, terms = relaxation.backward(rows) if apart_and_terms is None else apart_and_terms
-    pulled = list(parts)
-    total = bias_of(
-        terms,
-        lambda part, constant: (
-            layout.sum(part, samples) if constant is None else layout.dot(part, constant, samples)
-        ),
-    )
-    if shared and apart_and_terms is None:
+    closed = None
+    if shared and layout == Layout():
+        closed = relaxation.backward_per_sample(rows, shared)
+    parts, terms = relaxation.backward(rows) if closed is None else closed
+
+    def dot(part: Tensor, constant: Tensor | None) -> Tensor:
+        if constant is None:
+            return layout.sum(part, samples)
+        return layout.dot(part, constant, samples)
+
+    pulled: list[Ends] = list(parts)
+    total = bias_of(terms, dot)
+    if shared and closed is None:
         apart, _ = relaxation.backward(layout.separate(rows, samples).flatten(0, 1))
         for k in shared:
-            pulled[k] = apart[k].unflatten(0, (count, samples))
+            pulled[k] = apart[k].unflatten(0, (rows.shape[0], samples))
     return pulled, total
 
 
@@ -245,13 +278,10 @@ def interval_rows(analysis: Analysis, name: str, rows: Rows, x: Interval) -> Ten
     layout = analysis.graph.nodes[name].layout
     if isinstance(rows, Window):
         rows = rows.zero_padded()
-        positive, negative = (
-            rows.with_values(rows.values.clamp(min=0)),
-            rows.with_values(rows.values.clamp(max=0)),
-        )
-        return positive.dot(x.lower.to(rows.values.dtype)) + negative.dot(
-            x.upper.to(rows.values.dtype)
-        )
+        kind = rows.values.dtype
+        positive = rows.with_values(rows.values.clamp(min=0))
+        negative = rows.with_values(rows.values.clamp(max=0))
+        return positive.dot(x.lower.to(kind)) + negative.dot(x.upper.to(kind))
     if layout is not None:
         dot = lambda part, constant: layout.dot(part, constant.to(rows.dtype), analysis.samples)
         return dot(rows.clamp(min=0), x.lower) + dot(rows.clamp(max=0), x.upper)

@@ -138,7 +138,8 @@ def _merged(analysis: Analysis, target: str, rows: Tensor, further: bool) -> Ten
 
     further: propagates on from there to the sources, and takes the better one of both bounds.
     """
-    ends, bias = backward.propagate_backward(analysis, target, rows, stop=analysis.ends_tail)
+    steps = backward.Steps(stop=analysis.ends_tail)
+    ends, bias = backward.propagate_backward(analysis, target, rows, steps)
     best = bias
     for name, part in ends.items():
         if name in analysis.regions:

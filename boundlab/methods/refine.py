@@ -15,7 +15,7 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Window, pick
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, concretize, interval_rows, propagate_backward
+from boundlab.methods.backward import Rows, Steps, concretize, interval_rows, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 from boundlab.relaxations.interval import Interval
 
@@ -205,7 +205,7 @@ class Race:
     def run(self, target: str, rows: Rows) -> bool:
         """Pull the rows back, and note the bounds of those that come to the sources; whether any
         do."""
-        ends, bias = propagate_backward(self.analysis, target, rows, visit=self.visit)
+        ends, bias = propagate_backward(self.analysis, target, rows, Steps(visit=self.visit))
         if len(bias):
             self.note(concretize(self.analysis, ends, bias), self.open)
         return bool(len(bias))

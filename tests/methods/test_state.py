@@ -56,6 +56,32 @@ def test_bounds_hold_where_the_constraints_do(method: str, at: float, seed: int)
                 assert not (holds.any(0) & found.state.empty).any()
 
 
+@pytest.mark.parametrize("specs", [1, 2])
+def test_splits_of_a_node_that_reads_perturbed_weights(specs: int) -> None:
+    """Each sample keeps its own coefficients of the weight, and its own multipliers."""
+    model, x = network(), torch.randn(3, 3)
+    net = bl.capture(model, x)
+    weight = model[2].weight.detach()
+    perturb = {"2.weight": bl.Linf(weight, 0.1)}  # type: ignore[arg-type]
+    region, spec = bl.Linf(x, 0.3), torch.randn(specs, 2)
+    first = net.bounds(region, perturb=perturb, spec=spec, state=bl.BoundState())
+    assert first.state is not None
+    signs = torch.tensor([1, -1, 1])
+    state = first.state.split("2", torch.tensor([0, 3, 5]), signs)
+    found = net.bounds(
+        region, perturb=perturb, spec=spec, method="beta-crown", state=state, alpha=FEW
+    )
+    points = inside(x, 0.3, 3000)
+    moved = weight + 0.1 * (2 * torch.rand(3000, *weight.shape) - 1)
+    hidden = torch.einsum("pij,psj->psi", moved, torch.relu(model[0](points))) + model[2].bias
+    chosen = hidden[:, torch.arange(3), torch.tensor([0, 3, 5])]
+    holds = (signs * chosen >= 0)[..., None]
+    value = model[4](torch.relu(hidden)) @ spec.T
+    assert holds.any()
+    assert torch.where(holds, found.lower - 1e-4 <= value, True).all()
+    assert torch.where(holds, value <= found.upper + 1e-4, True).all()
+
+
 def test_splits_and_multipliers_tighten() -> None:
     """With both halves of a neuron the least bound is at least as high, and mostly higher."""
     gains = []
