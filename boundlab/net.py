@@ -15,12 +15,12 @@ from torch.export import ExportedProgram
 from boundlab.capture.faithful import Snapshot, compare
 from boundlab.capture.torch_export import Function, copies, export
 from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
-from boundlab.compat.private import pytree, version
+from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
 from boundlab.graph.graph import Graph, Ref
 from boundlab.methods import backward
 from boundlab.methods.alpha import Alpha
-from boundlab.methods.halving import halves, joined
+from boundlab.methods.halving import can_be_taken_apart, halves, joined
 from boundlab.methods.memory import KeptForGradients, in_bytes, running_out
 from boundlab.methods.method import Method, find_method
 from boundlab.methods.outputs import output_bounds, spec_bounds
@@ -361,21 +361,22 @@ class Net:
             asked = state is not None
             if spec is not None:
                 target = self.only_output("spec")
-                found = self._drop_samples(spec_bounds(answer, target, spec, sides))
+                found = self.drop_samples(spec_bounds(answer, target, spec, sides))
                 return self._result(answer, found, kept, asked)
             leaves = [
                 self._output(answer, output, sides, kept, asked) for output in self.graph.outputs
             ]
             return pytree.tree_unflatten(leaves, self._outputs)
 
-        begun = state
-        if find_method(method).optimize or state is not None:
+        begun = None
+        if state is not None or (find_method(method).optimize and can_be_taken_apart(self.graph)):
             begun = self._begun(state or BoundState(), *self.read(inputs, kwargs, perturb))
+        may = not intermediates and known is None
         rows = None if spec is None else _spec_tensor(spec)
         if rows is not None and rows.dim() == 2:  # the same for all samples
             everywhere = lambda entries, _, state: ask(entries, rows, state)
-            return self._in_parts(everywhere, (inputs, kwargs), None, begun, not intermediates)
-        return self._in_parts(ask, (inputs, kwargs), rows, begun, not intermediates)
+            return self._in_parts(everywhere, (inputs, kwargs), None, begun, may)
+        return self._in_parts(ask, (inputs, kwargs), rows, begun, may)
 
     @undisturbed()
     def margins(
@@ -416,7 +417,7 @@ class Net:
             spec = margin_spec(
                 self.read_labels(answer, target, labels), self._classes(answer, target)
             )
-            return self._drop_samples(spec_bounds(answer, target, spec, "lower")).lower
+            return self.drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
         found: Tensor = self._in_parts(ask, (entries, kwargs), labels, None, True)
         return found
@@ -600,8 +601,6 @@ class Net:
             raise ArgumentError(
                 f"alpha must be a bl.Alpha(iterations=..., lr=...), not {type(alpha).__name__}"
             )
-        if given.basis is not None:
-            given.basis.check(self._basis(values, regions), given)
         more = self._read_known(known or {})
         plan = self._plan(regions, False, tuple(more))
         self._check_known(plan)
@@ -648,23 +647,38 @@ class Net:
         states: for branch and bound, warm starts and incremental refinement."""
         net = self.suited(inputs, kwargs)
         values, regions = net.read(inputs, kwargs, perturb)
-        return Problem(net, values, regions, spec, memory)
+        return Problem.of(net, values, regions, spec, memory)
+
+    def begun(
+        self, values: Mapping[str, Any], regions: Mapping[str, Region]
+    ) -> tuple[BoundState, dict[str, Region]]:
+        """A state of a question that knows nothing yet, and copies of its regions."""
+        state = self._begun(BoundState(), values, regions)
+        assert state.basis is not None
+        return state, dict(state.basis.regions)
+
+    def basis_now(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
+        """What intervals depend on, as it is now."""
+        return self._basis(values, regions)
 
     def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
         """What intervals of a state depend on."""
         tensors = [values.get(name) for name in (*self.graph.parameters, *self.graph.constants)]
-        versions = tuple((id(t), version(t)) for t in tensors if isinstance(t, Tensor))
+        held = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         others = {name: values[name] for name in self.graph.inputs if name in values}
-        return Basis(self.graph, dict(regions), others, versions)
+        return Basis.of(self.graph, regions, others, held, can_be_taken_apart(self.graph))
 
     def _begun(
         self, state: BoundState, values: Mapping[str, Any], regions: Mapping[str, Region]
     ) -> BoundState:
-        """A state that knows nothing yet as one of these samples, so that it can be cut."""
+        """A state as one of this question: its intervals hold for it, and it can be cut."""
+        if any(node.op is registry.clean for node in self.graph.nodes.values()):
+            raise ArgumentError(
+                "states need a model in eval mode: statistics change with the batch"
+            )
+        samples, basis = self._samples(values, regions), self._basis(values, regions)
         if state.basis is not None:
-            return state
-        samples = self._samples(values, regions)
-        basis = self._basis(values, regions)
+            state.basis.check(basis, state.origin)
         return replace(state, samples=samples, origin=torch.arange(samples), basis=basis)
 
     def _read_known(self, known: Known) -> dict[str, Interval]:
@@ -904,11 +918,10 @@ class Net:
         empty = given.empty
         for stage in answer.stages:
             more = stage.analysis.empty
-            empty = empty if more is None else more if empty is None else empty | more
+            if more is not None:
+                empty = more.cpu() if empty is None else empty | more.cpu()
         names = {path: name for path, name in self.module_names().items() if name in intervals}
         found = answer.optimized
-        origin = torch.arange(analysis.samples) if given.origin is None else given.origin
-        basis = given.basis or self._basis(answer.query.values, analysis.regions)
         return BoundState(
             intervals,
             {**given.alphas, **{key: part.alphas for key, part in found.items()}},
@@ -917,12 +930,12 @@ class Net:
             analysis.samples,
             {name: analysis.graph.nodes[name].layout for name in intervals},
             names,
-            origin,
+            given.origin,
             empty,
-            basis,
+            given.basis,
         )
 
-    def _drop_samples(self, bounds: Interval) -> Interval:
+    def drop_samples(self, bounds: Interval) -> Interval:
         return bounds if self.graph.batched else Interval(bounds.lower[0], bounds.upper[0])
 
     def _intermediates(
@@ -931,7 +944,8 @@ class Net:
         """Bounds of all nodes, every element of them, by graph name, and by module path for the
         last node that a module computes. A question of its own, so that looking changes nothing;
         it begins with what is known."""
-        whole = self.ask(inputs, kwargs, bound_all=True, state=self.state_of(answer), **options)
+        known = self.state_of(answer)
+        whole = self.ask(inputs, kwargs, bound_all=True, state=known, **options)
         values = {
             name: Bounds(value.lower, value.upper)
             for name, value in whole.analysis.values.items()

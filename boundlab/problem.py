@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,9 +34,25 @@ class Problem:
     net: Net
     values: Mapping[str, Any]
     regions: Mapping[str, Region]
+    begun: BoundState
     spec: Tensor | None = None
     memory: int | str | None = None
     _constants: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(
+        net: Net,
+        values: Mapping[str, Any],
+        regions: Mapping[str, Region],
+        spec: Tensor | None,
+        memory: int | str | None,
+    ) -> Problem:
+        """The problem for inputs and regions as they are now: they are copied."""
+        if spec is not None and not isinstance(spec, Tensor):
+            raise ArgumentError(f"spec must be a tensor, not {type(spec).__name__}")
+        begun, copied = net.begun(values, regions)
+        assert begun.basis is not None
+        return Problem(net, {**values, **begun.basis.others}, copied, begun, spec, memory)
 
     def bounds(
         self,
@@ -48,13 +64,15 @@ class Problem:
     ) -> Bounds:
         """Bounds (domains, ...) of the subdomains of a state, and the state that they leave; of the
         whole problem without one."""
-        given = state or BoundState()
+        if sides not in ("both", "lower", "upper"):
+            raise ArgumentError(f"sides must be 'both', 'lower' or 'upper', not {sides!r}")
+        given = self._checked(state)
         answer = self._run(given, find_method(method), slopes, alpha)
         target = self.net.only_output("a problem")
         if self.spec is None:
             found = output_bounds(answer, target, sides)
         else:
-            found = spec_bounds(answer, target, self._spec_of(given), sides)
+            found = self.net.drop_samples(spec_bounds(answer, target, self._spec_of(given), sides))
         lower, upper = found.lower, found.upper
         if sides == "upper":
             lower = torch.full_like(lower, -torch.inf)
@@ -62,19 +80,31 @@ class Problem:
             upper = torch.full_like(upper, torch.inf)
         return Bounds(lower, upper, state=self.net.state_of(answer))
 
+    def _checked(self, state: BoundState | None) -> BoundState:
+        """A state of this problem: a given one, or one that knows nothing yet."""
+        basis = self.begun.basis
+        assert basis is not None
+        basis.check_parameters(self.net.basis_now(self.values, {}))
+        if state is None or (state.basis is None and not state.splits and not state.intervals):
+            return self.begun
+        if state.basis is not basis:
+            raise ArgumentError(
+                "the state belongs to another problem: take it from a result of this"
+            )
+        return state
+
     @undisturbed()
     def _run(self, given: BoundState, method: Method, slopes: str, alpha: Alpha | None) -> Answer:
         values, regions = self._of_domains(given)
-        free = replace(given, basis=None)  # the regions are ours
-        query = self.net.query(values, regions, method, slopes, alpha, self.memory, free)
-        answer = run(replace(query, state=given))
+        query = self.net.query(values, regions, method, slopes, alpha, self.memory, given)
+        answer = run(query)
         self._remember(answer)
         return answer
 
     def _of_domains(self, state: BoundState) -> tuple[dict[str, Any], dict[str, Region]]:
         """Values and regions with one sample for each subdomain."""
         values = {**self.values, **self._constants}
-        if state.origin is None:
+        if state.origin is None or state is self.begun:
             return values, dict(self.regions)
         nodes, origin = self.net.graph.nodes, state.origin
         take: Callable[[Tensor], Tensor] = lambda value: value[origin.to(value.device)]

@@ -126,7 +126,7 @@ def with_gradients(net: bl.Net, loss: Tensor) -> list[Tensor]:
 
 
 def alpha_for(method: str) -> bl.Alpha | None:
-    return ALPHA if method == "alpha-crown" else None
+    return ALPHA if METHODS[method].optimize else None
 
 
 def words(x: Tensor, eps: float) -> bl.Words:
@@ -373,7 +373,7 @@ def test_losses_in_train_mode(method: str) -> None:
 def test_waits_are_few(network: str, method: str, most: float) -> None:
     """By perturbed node: a device that is waited for all the time is slower than the host alone."""
     net, entries = asked(network, DEVICE)
-    nodes = len(net.ask(entries, {}, "ibp", None, "adaptive").analysis.calls)
+    nodes = len(net.ask(entries, {}, method="ibp").analysis.calls)
     second_device.forget()
     with torch.no_grad():
         net.bounds(*entries, method=method, alpha=alpha_for(method))
@@ -426,7 +426,7 @@ def test_a_program_of_another_device() -> None:
     with pytest.raises(bl.ArgumentError, match="move_to_device_pass"):
         net.bounds(bl.Linf(torch.rand(2, 4).to(DEVICE), 0.1))
     with pytest.raises(bl.ArgumentError, match="lies on"):
-        captured("mlp", DEVICE).bounds(bl.Linf(NETWORKS["mlp"].inputs(2)[0], 0.1))
+        captured("mlp", DEVICE)[1].bounds(bl.Linf(NETWORKS["mlp"].inputs(2)[0], 0.1))
 
 
 def test_certify_a_program_of_another_device(tmp_path: Path) -> None:
@@ -571,8 +571,8 @@ def test_evaluate() -> None:
         0.05,
         ("ibp", "crown-ibp"),
         Attack(steps=3),
-        5,
-        Processes(0, 1, device),
+        batch=5,
+        processes=Processes(0, 1, device),
     )
     assert ask(HOST) == ask(DEVICE)
 

@@ -107,7 +107,7 @@ class Analysis:
 
     def restrict(self, name: str, interval: Interval) -> Interval:
         """The interval of a node, with what is known beforehand and what its split allows."""
-        if name in self.known:
+        if name in self.known and name not in self.regions:  # of those the region knows more
             if self.known[name].shape != interval.shape:
                 raise ArgumentError(
                     f"what is known of node {name} must have the shape {tuple(interval.shape)}, "

@@ -18,18 +18,20 @@ from boundlab.results import Bounds
 from boundlab.rules.registry import clean
 
 
-def can_be_halved(graph: Graph) -> bool:
+def can_be_taken_apart(graph: Graph) -> bool:
     """Whether samples can be asked for apart: a free batch size, nothing that counts them, no
-    statistics of the batch, and outputs that begin with it."""
-    free = all(
-        graph.examples[name][2] for name in graph.inputs if graph.nodes[name].layout is not None
-    )
-    outputs = all(
+    statistics of the batch."""
+    free = all(graph.examples[n][2] for n in graph.inputs if graph.nodes[n].layout is not None)
+    statistics = any(node.op is clean for node in graph.nodes.values())
+    return graph.batched and free and not graph.counts_samples and not statistics
+
+
+def can_be_halved(graph: Graph) -> bool:
+    """Whether samples can be asked for apart, and the outputs begin with them."""
+    return can_be_taken_apart(graph) and all(
         isinstance(output, Ref) and graph.nodes[output.name].layout == Layout()
         for output in graph.outputs
     )
-    apart = graph.batched and free and outputs and not graph.counts_samples
-    return apart and not any(node.op is clean for node in graph.nodes.values())
 
 
 def halves(

@@ -79,9 +79,9 @@ def _optimized_rows(answer: Answer, stage: Stage, target: str, side: str, rows: 
 def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interval:
     """Bounds of ``spec @ output``: (samples, specs)."""
     rows = answer.analysis.elements(target).of_spec(spec)
-    if not len(rows):
-        samples = spec.shape[0] if spec.dim() == 3 else answer.analysis.samples
-        empty = torch.zeros(samples, 0, dtype=rows.dtype, device=rows.device)
+    samples = answer.analysis.elements(target).samples
+    if not len(rows) or not samples:
+        empty = torch.zeros(samples, len(rows), dtype=rows.dtype, device=rows.device)
         return Interval(empty, empty)
     if sides == "lower":
         below = lower_rows(answer, target, rows, "lower").T

@@ -137,7 +137,9 @@ class Plan:
     def refinable(self) -> bool:
         """Whether backward mode can tighten the interval of a nonlinear function of the sources
         that a relaxation reads."""
-        known = self.affine_only | self.exact | set(self.sources)
+        known = self.exact | set(self.sources)
+        if set(self.sources) <= self.boxes:  # else interval arithmetic asks the regions themselves
+            known |= self.affine_only
         return any(name in self.variable and name not in known for name in self.readers)
 
     def for_regions(self, regions: Mapping[str, Region]) -> Plan:

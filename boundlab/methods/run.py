@@ -109,8 +109,8 @@ def _adds_nothing(query: Query, method: Method, last: bool, before: list[Stage])
     """Whether a stage would repeat another one: slopes without a step to take, or an earlier stage
     where no interval of a nonlinear function of the sources gets tighter."""
     if method.optimize and last:
-        idle = not (query.alpha.iterations or query.alpha.inner_steps or query.state.alphas)
-        return idle and bool(before)
+        steps = query.alpha.iterations or query.alpha.inner_steps or query.state.alphas
+        return bool(before) and not (steps and query.samples)
     return not last and not query.plan.refinable and not query.method.optimize
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.compat.private import version
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph
 from boundlab.graph.layout import Layout
 from boundlab.regions import Region
+from boundlab.regions.base import with_tensors
 from boundlab.relaxations.interval import Interval
 
 Alphas = Mapping[str, Tensor]
@@ -41,65 +43,96 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What the intervals of a state depend on: the graph, the regions and other inputs of the
-    problem, and the versions of all parameters."""
+    """What the intervals of a state depend on: the graph, the regions and other inputs, copied, and
+    the parameters. separable: whether samples can be asked for apart."""
 
     graph: Graph
     regions: Mapping[str, Region]
     others: Mapping[str, Any]
+    parameters: tuple[Tensor, ...]
     versions: tuple[tuple[int, int], ...]
+    sums: tuple[float, ...]
+    separable: bool
 
-    def check(self, now: Basis, state: BoundState) -> None:
+    @staticmethod
+    def of(
+        graph: Graph,
+        regions: Mapping[str, Region],
+        others: Mapping[str, Any],
+        parameters: Sequence[Tensor],
+        separable: bool,
+    ) -> Basis:
+        copied = {name: with_tensors(region, _copied) for name, region in regions.items()}
+        kept = {n: _copied(v) if isinstance(v, Tensor) else v for n, v in others.items()}
+        versions = tuple((tensor.data_ptr(), version(tensor)) for tensor in parameters)
+        return Basis(graph, copied, kept, tuple(parameters), versions, _sums(parameters), separable)
+
+    def check_parameters(self, now: Basis) -> None:
+        """Refuse parameters that are others now, or have changed: autograd counts most changes, a
+        sum finds those behind its back."""
+        same = len(self.parameters) == len(now.parameters) and all(
+            a is b for a, b in zip(self.parameters, now.parameters, strict=True)
+        )
+        if not same or self.versions != now.versions or self.sums != now.sums:
+            raise ArgumentError("parameters have changed since the state was found: begin anew")
+
+    def check(self, now: Basis, origin: Tensor | None) -> None:
         """Refuse a state whose intervals need not hold for what is asked now: of another net, from
-        before parameters changed, of smaller regions or other inputs."""
+        before parameters changed, of smaller regions or other inputs. origin: which samples of this
+        basis are asked for."""
         if self.graph is not now.graph:
             raise ArgumentError("the state belongs to another net, or another batch size of it")
-        if self.versions != now.versions:
-            raise ArgumentError("parameters have changed since the state was found: begin anew")
+        self.check_parameters(now)
         if set(self.regions) != set(now.regions):
             raise ArgumentError("the state was found for other perturbed inputs or parameters")
         for name, region in self.regions.items():
             batched = self.graph.nodes[name].layout is not None
-            origin = state.origin if batched else None
-            if not _contains(region, now.regions[name], origin):
+            if not _contains(region, now.regions[name], origin if batched else None):
                 raise ArgumentError(
                     f"the region of '{name}' is not inside the one that the state was found for: "
                     "its intervals need not hold"
                 )
         for name, value in self.others.items():
             batched = self.graph.nodes[name].layout is not None
-            if not _same(value, now.others[name], state.origin if batched else None):
+            if not _same(value, now.others[name], origin if batched else None):
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
 
 
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()
+
+
+@torch.no_grad()
+def _sums(parameters: Sequence[Tensor]) -> tuple[float, ...]:
+    return tuple(float(t.sum(dtype=torch.float64)) for t in parameters if not t.is_complex())
+
+
 def _same(old: Any, new: Any, origin: Tensor | None) -> bool:
-    if not isinstance(old, Tensor):
-        return bool(old == new)
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor):
+        return type(old) is type(new) and bool(old == new)
     old = old if origin is None else old[origin.to(old.device)]
     return old.shape == new.shape and bool((old == new).all())
 
 
 def _contains(old: Region, new: Region, origin: Tensor | None) -> bool:
-    """Whether a region lies inside another one, of which ``origin`` says which samples. A set that
-    is not a box contains only sets of its own kind whose hulls do so; sizes aside they must be
-    equal."""
-    if old is new and origin is None:
-        return True
-    outer, inside = old.hull(), new.hull()
-    lower, upper = outer.lower, outer.upper
-    if origin is not None:
-        lower, upper = lower[origin.to(lower.device)], upper[origin.to(upper.device)]
-    if lower.shape != inside.shape:
+    """Whether a region lies inside another one, of which ``origin`` says which samples. A box
+    contains what has its hull inside; any other set only itself."""
+    whole: Region | None = old
+    if origin is not None and origin.tolist() != list(range(len(old.centre))):
+        whole = old.samples(origin.to(old.centre.device))
+    if whole is None:
         return False
-    if old.is_box:
-        return bool(((lower <= inside.lower) & (inside.upper <= upper)).all())
-    alike = type(old) is type(new) and _plain(old) == _plain(new)
-    return alike and bool(((lower == inside.lower) & (inside.upper == upper)).all())
-
-
-def _plain(region: Region) -> dict[str, Any]:
-    """What a region is made of beside tensors."""
-    return {key: value for key, value in vars(region).items() if not isinstance(value, Tensor)}
+    outer, inside = whole.hull(), new.hull()
+    if outer.shape != inside.shape:
+        return False
+    if whole.is_box:
+        return bool(((outer.lower <= inside.lower) & (inside.upper <= outer.upper)).all())
+    first, second = vars(whole), vars(new)
+    return (
+        type(whole) is type(new)
+        and set(first) == set(second)
+        and all(_same(first[key], second[key], None) for key in first)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +183,13 @@ class BoundState:
         """The state of some samples, in that order; a sample may be taken several times."""
         if self.samples is None:
             raise ArgumentError("this state knows nothing of samples yet: take it from a result")
-        index = torch.as_tensor(chosen)
-        if index.dtype == torch.bool:
-            index = index.nonzero()[:, 0]
+        index = self._index(chosen)
+        whole = len(index) == self.samples and bool((index == torch.arange(len(index))).all())
+        if self.basis is not None and not self.basis.separable and not whole:
+            raise ArgumentError(
+                "the samples of this model cannot be asked for apart: its batch size is fixed, or "
+                "statistics of the batch count"
+            )
         pick = lambda name, value, behind=0: self._pick(name, value, index, behind)
         return replace(
             self,
@@ -171,6 +208,25 @@ class BoundState:
             empty=None if self.empty is None else self.empty[index.to(self.empty.device)],
         )
 
+    def _empty(self) -> Tensor:
+        found = self.empty
+        return torch.zeros(self.samples or 0, dtype=torch.bool) if found is None else found.cpu()
+
+    def _index(self, chosen: Any) -> Tensor:
+        """Samples by number, (count,), from numbers or a mask."""
+        index = torch.as_tensor(chosen).cpu()
+        if index.dtype == torch.bool and index.shape == (self.samples,):
+            return index.nonzero()[:, 0]
+        if index.numel() == 0 and index.dim() == 1:
+            return index.long()
+        whole = not index.is_floating_point() and index.dtype != torch.bool and index.dim() == 1
+        if not whole or bool((index < 0).any()) or bool((index >= (self.samples or 0)).any()):
+            raise ArgumentError(
+                f"samples are chosen by numbers from 0 to {(self.samples or 0) - 1}, or by a mask "
+                f"of {self.samples} truth values"
+            )
+        return index.long()
+
     def _pick(self, name: str, value: Tensor, index: Tensor, behind: int) -> Tensor:
         layout = self.layouts.get(name)
         if layout is None:
@@ -185,11 +241,18 @@ class BoundState:
         for key, stack in stacks.items():
             found[key] = {}
             for name, tensor in stack.items():
-                if self.layouts.get(name) is None and self.samples != 1:
-                    continue  # each sample has rows of its own there: begin anew
-                behind = tensor.dim() - len(self.intervals[name].shape)
-                found[key][name] = self._pick(name, tensor, index, behind)
+                behind = self._behind(name, tensor)
+                if behind is not None:  # else begin anew
+                    found[key][name] = self._pick(name, tensor, index, behind)
         return found
+
+    def _behind(self, name: str, tensor: Tensor) -> int | None:
+        """How many dimensions a stack of numbers has before those of the node; None if it has
+        others, as those of products, or one row for each sample of a weight."""
+        shape = self.intervals[name].shape
+        behind = tensor.dim() - len(shape)
+        fits = behind >= 0 and tensor.shape[behind:] == shape
+        return behind if fits and self.layouts.get(name) is not None else None
 
     def split(
         self, node: str, element: Any, sign: Any, at: Any = 0.0, samples: Any = None
@@ -203,12 +266,17 @@ class BoundState:
         name = self._name(node)
         interval, layout = self.intervals[name], self.layouts.get(name)
         count = 1 if layout is None else (self.samples or 0)
-        which = torch.arange(count) if samples is None else torch.as_tensor(samples)
-        if which.dtype == torch.bool:
-            which = which.nonzero()[:, 0]
+        which = torch.arange(count)
+        if samples is not None:
+            which = replace(self, samples=count)._index(samples)
         size = interval.shape.numel() // max(count, 1)
-        index = torch.as_tensor(element).expand(which.shape)
-        signs = torch.as_tensor(sign).expand(which.shape)
+        index = torch.as_tensor(element).cpu().expand(which.shape)
+        signs = torch.as_tensor(sign).cpu().expand(which.shape)
+        points = torch.as_tensor(at, dtype=interval.dtype).cpu().expand(which.shape)
+        if index.is_floating_point() or index.dtype == torch.bool:
+            raise ArgumentError(f"an element is chosen by its number, not by {element!r}")
+        if not bool(torch.isfinite(points).all()):
+            raise ArgumentError(f"a split needs a number to split at, not {at!r}")
         if ((signs != 1) & (signs != -1)).any():
             raise ArgumentError(f"the sign of a split must be 1 or -1, not {sign!r}")
         if (index < 0).any() or (index >= size).any():
@@ -217,11 +285,21 @@ class BoundState:
             torch.zeros_like(interval.lower), torch.zeros_like(interval.lower)
         )
         parts = []
-        for tensor, given in ((old.sign, signs), (old.at, torch.as_tensor(at).expand(which.shape))):
+        for tensor, given in ((old.sign, signs), (old.at, points)):
             flat = self._flat(tensor, layout, count).clone()
             flat[which.to(flat.device), index.to(flat.device)] = given.to(flat)
             parts.append(self._unflat(flat, layout, interval.shape))
         return replace(self, splits={**self.splits, name: Split(parts[0], parts[1])})
+
+    def _with_splits_of(self, states: Sequence[BoundState]) -> BoundState:
+        """The state with splits, perhaps of no element, of all nodes that others split."""
+        found = dict(self.splits)
+        for state in states:
+            for name in state.splits:
+                if name not in found:
+                    nothing = torch.zeros_like(self.intervals[name].lower)
+                    found[name] = Split(nothing, nothing)
+        return replace(self, splits=found)
 
     @staticmethod
     def _flat(value: Tensor, layout: Layout | None, samples: int) -> Tensor:
@@ -236,51 +314,76 @@ class BoundState:
 
     @staticmethod
     def join(states: Sequence[BoundState]) -> BoundState:
-        """The states of consecutive parts of a batch as one."""
-        first = states[0]
+        """The states of parts of one question as one, in this order."""
+        if not states:
+            raise ArgumentError("give at least one state to join")
         if len(states) == 1:
-            return first
-        sizes = [state.samples or 0 for state in states]
-
-        def joined(name: str, tensors: Sequence[Tensor], behind: int = 0) -> Tensor:
-            layout = first.layouts.get(name)
-            return tensors[0] if layout is None else layout.join(tensors, sizes, behind)
-
-        def stacked(stacks: Sequence[Mapping[str, Alphas]]) -> dict[str, dict[str, Tensor]]:
-            found: dict[str, dict[str, Tensor]] = {}
-            for key in stacks[0]:
-                common = [name for name in stacks[0][key] if all(name in s[key] for s in stacks)]
-                found[key] = {
-                    name: joined(
-                        name,
-                        [s[key][name] for s in stacks],
-                        stacks[0][key][name].dim() - len(first.intervals[name].shape),
-                    )
-                    for name in common
-                    if first.layouts.get(name) is not None
-                }
-            return found
-
-        vectors = lambda parts: None if any(p is None for p in parts) else torch.cat(parts)
+            return states[0]
+        parts = [state._with_splits_of(states) for state in states]
+        _check_joinable(parts)
+        first = parts[0]
+        common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
+        origins = [part.origin for part in parts if part.origin is not None]
         return replace(
             first,
-            samples=sum(sizes),
+            samples=sum(part.samples or 0 for part in parts),
             intervals={
                 name: Interval(
-                    joined(name, [state.intervals[name].lower for state in states]),
-                    joined(name, [state.intervals[name].upper for state in states]),
+                    _joined(parts, name, [part.intervals[name].lower for part in parts]),
+                    _joined(parts, name, [part.intervals[name].upper for part in parts]),
                 )
-                for name in first.intervals
+                for name in common
             },
             splits={
                 name: Split(
-                    joined(name, [state.splits[name].sign for state in states]),
-                    joined(name, [state.splits[name].at for state in states]),
+                    _joined(parts, name, [part.splits[name].sign for part in parts]),
+                    _joined(parts, name, [part.splits[name].at for part in parts]),
                 )
                 for name in first.splits
             },
-            alphas=stacked([state.alphas for state in states]),
-            betas=stacked([state.betas for state in states]),
-            origin=vectors([state.origin for state in states]),
-            empty=vectors([state.empty for state in states]),
+            alphas=_stacked(parts, [part.alphas for part in parts]),
+            betas=_stacked(parts, [part.betas for part in parts]),
+            origin=torch.cat(origins) if len(origins) == len(parts) else None,
+            empty=torch.cat([part._empty() for part in parts]),
         )
+
+
+def _check_joinable(parts: Sequence[BoundState]) -> None:
+    """Refuse states of different questions, or that differ in what has no samples."""
+    first = parts[0]
+    if any(part.basis is not first.basis for part in parts):
+        raise ArgumentError("states of different questions cannot be joined")
+    if not any(layout is not None for layout in first.layouts.values()):
+        raise ArgumentError("a model without a batch has one sample: ask for each state alone")
+    for name, split in first.splits.items():
+        others = [part.splits[name] for part in parts[1:]]
+        same = all(_same(split.sign, o.sign, None) and _same(split.at, o.at, None) for o in others)
+        if first.layouts.get(name) is None and not same:
+            raise ArgumentError(f"node {name} has no batch: its split must be the same in all")
+
+
+def _joined(
+    parts: Sequence[BoundState], name: str, tensors: Sequence[Tensor], behind: int = 0
+) -> Tensor:
+    layout = parts[0].layouts.get(name)
+    if layout is None:
+        return tensors[0]
+    return layout.join(tensors, [part.samples or 0 for part in parts], behind)
+
+
+def _stacked(
+    parts: Sequence[BoundState], stacks: Sequence[Mapping[str, Alphas]]
+) -> dict[str, dict[str, Tensor]]:
+    """The alphas or betas of all parts, of the nodes where all have them."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, stack in stacks[0].items():
+        found[key] = {}
+        for name in stack:
+            if not all(name in other.get(key, {}) for other in stacks):
+                continue
+            tensors = [other[key][name] for other in stacks]
+            places = {part._behind(name, t) for part, t in zip(parts, tensors, strict=True)}
+            behind = places.pop()
+            if behind is not None and not places:
+                found[key][name] = _joined(parts, name, tensors, behind)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +31,12 @@ class Elements:
     @property
     def size(self) -> int:
         """How many elements one sample has."""
-        return self.like.numel() // max(self.samples, 1)
+        if self.samples:
+            return self.like.numel() // self.samples
+        return math.prod(size for d, size in enumerate(self.like.shape) if not self._is_batch(d))
+
+    def _is_batch(self, dim: int) -> bool:
+        return self.layout is not None and dim == self.layout.dim
 
     def split(self, value: Tensor) -> Tensor:
         """A value of the node as (samples, size)."""

@@ -140,7 +140,7 @@ def assert_close(a: Tensor, b: Tensor, factor: float = 3.0, what: str = "two ten
 
 def steps(method: str) -> bl.Alpha | None:
     """Few steps: enough to move every slope."""
-    return bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None
+    return bl.Alpha(iterations=2, inner=1) if METHODS[method].optimize else None
 
 
 def check_sound(
@@ -177,7 +177,7 @@ def check_sound(
     inside = [_node_values(net, point) for point in points] if nodes and perturb is None else []
     for method in methods:
         # whose outputs alone are attacked: its intermediate bounds are what they stand on
-        optimised = method == "alpha-crown"
+        optimised = METHODS[method].optimize
         with torch.set_grad_enabled(torch.is_grad_enabled() and not optimised):
             bounds = net.bounds(
                 *entries,

@@ -73,7 +73,7 @@ def test_what_reads_several_words_is_known() -> None:
     x, others, allowed = draw_words(3, positions=5)
     for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
         net = bl.capture(Parts(way), x)
-        analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, "ibp", None, "adaptive").analysis
+        analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, method="ibp").analysis
         versions = ExactPerPosition.of(analysis)
         assert versions is not None
         last = [name for name in analysis.plan.last_affine if name not in analysis.regions]

@@ -54,7 +54,7 @@ def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.Monkey
         bl.robust_cross_entropy(early, region, labels, method="ibp"),
         early.margins(region, labels, method="ibp"),
     )
-    analysis = early.ask((region,), {}, "ibp", None, "adaptive").analysis
+    analysis = early.ask((region,), {}, method="ibp").analysis
     assert ("linear" in " ".join(analysis.plan.settled)) is False
     ends_early = len(analysis.plan.settled - analysis.plan.nonlinear) > 0
     assert ends_early == (way != "overlap")

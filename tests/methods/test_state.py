@@ -267,3 +267,178 @@ def test_a_contradiction_is_an_empty_domain() -> None:
     found = net.bounds(region, state=state.split("0", neuron, -1, samples=[0]))
     assert found.state is not None and found.state.empty is not None
     assert found.state.empty.tolist() == [True, False]
+
+
+# -- states that need not hold for what is asked ---------------------------------------------------
+
+
+def begun(eps: float = 0.5) -> tuple[nn.Sequential, bl.Net, Tensor, bl.BoundState]:
+    """A network, its net, an input, and the state of its ball."""
+    model, x = network(), torch.randn(2, 3)
+    net = bl.capture(model, x)
+    state = net.bounds(bl.Linf(x, eps), state=bl.BoundState()).state
+    assert state is not None
+    return model, net, x, state
+
+
+def test_a_smaller_region_leaves_a_state_of_its_own() -> None:
+    _, net, x, state = begun()
+    smaller = net.bounds(bl.Linf(x, 0.01), state=state).state
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(bl.Linf(x, 0.5), state=smaller)
+
+
+def test_changes_behind_the_back_of_autograd_are_found() -> None:
+    model, net, x, state = begun()
+    model[0].weight.data.add_(1.0)  # type: ignore[union-attr, operator]
+    with pytest.raises(bl.ArgumentError, match="parameters have changed"):
+        net.bounds(bl.Linf(x, 0.5), state=state)
+
+
+def test_an_input_that_was_changed_in_place_is_another_one() -> None:
+    _, net, x, state = begun()
+    x.add_(1.0)
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(bl.Linf(x, 0.5), state=state)
+
+
+def test_a_problem_takes_its_own_states_only() -> None:
+    _, net, x, state = begun()
+    small, large = net.problem(bl.Linf(x, 0.01)), net.problem(bl.Linf(x, 0.5))
+    with torch.no_grad():
+        other = small.bounds().state
+    for foreign in (other, state):
+        with pytest.raises(bl.ArgumentError, match="another problem"):
+            large.bounds(foreign)
+
+
+def test_a_problem_whose_parameters_change_is_refused() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten()).eval()
+    x = torch.rand(2, 1, 4, 4)
+    problem = bl.capture(model, x).problem(bl.Linf(x, 0.05))
+    with torch.no_grad():
+        problem.bounds()
+        model[0].weight.add_(1.0)  # type: ignore[union-attr, operator]
+        with pytest.raises(bl.ArgumentError, match="parameters have changed"):
+            problem.bounds()
+
+
+def test_a_problem_keeps_its_inputs() -> None:
+    model, net, x, _ = begun()
+    problem, before = net.problem(bl.Linf(x, 0.1)), x.clone()
+    x.add_(5.0)
+    with torch.no_grad():
+        found = problem.bounds()
+        value = model(before)
+    assert (found.lower <= value).all() and (value <= found.upper).all()
+
+
+@pytest.mark.parametrize("kind", ["L0", "L2"])
+def test_regions_with_one_hull_are_not_the_same(kind: str) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)), torch.rand(2, 6) - 0.5
+    net = bl.capture(model, x)
+    if kind == "L0":
+        small, large = (bl.L0(x, torch.tensor([k, k]), -1.0, 1.0) for k in (1, 6))
+    else:
+        small, large = (bl.L2(x, torch.tensor(r), lower=-0.6, upper=0.6) for r in (2.0, 3.0))
+    state = net.bounds(small, state=bl.BoundState()).state
+    net.bounds(small, state=state)
+    with pytest.raises(bl.ArgumentError, match="not inside"):
+        net.bounds(large, state=state)
+
+
+def test_only_parts_of_one_question_are_joined() -> None:
+    _, net, x, state = begun()
+    other = net.bounds(bl.Linf(x, 0.01), state=bl.BoundState()).state
+    assert other is not None
+    with pytest.raises(bl.ArgumentError, match="different questions"):
+        bl.BoundState.join([state, other])
+    with pytest.raises(bl.ArgumentError, match="at least one"):
+        bl.BoundState.join([])
+    both = bl.BoundState.join([state, state.split("2", 0, 1)])  # a split that only one has
+    assert both.samples == 4
+
+
+def test_models_without_a_batch_are_not_joined() -> None:
+    model, x = network(), torch.randn(3)
+    problem = bl.capture(model, x, batched=False).problem(bl.Linf(x, 0.5), spec=torch.eye(2))
+    with torch.no_grad():
+        state = problem.bounds().state
+        assert state is not None
+        assert problem.bounds(state.split("2", 0, 1), "beta-crown").shape == (2,)
+    with pytest.raises(bl.ArgumentError, match="without a batch"):
+        bl.BoundState.join([state.split("2", 0, 1), state.split("2", 0, -1)])
+
+
+def test_samples_that_cannot_be_asked_for_apart() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read = nn.Linear(3, 8)
+            self.shift = nn.Parameter(torch.randn(2, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.read(x) + self.shift)
+
+    x = torch.randn(2, 3)
+    problem = bl.capture(Fixed(), x).problem(bl.Linf(x, 0.1))
+    with torch.no_grad():
+        state = problem.bounds().state
+    assert state is not None
+    with pytest.raises(bl.ArgumentError, match="cannot be asked for apart"):
+        state.take([1, 0])
+
+
+def test_states_need_eval_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)).train()
+    x = torch.randn(6, 3)
+    net = bl.capture(model, x)
+    with pytest.raises(bl.ArgumentError, match="eval mode"):
+        net.bounds(bl.Linf(x, 0.05), state=bl.BoundState())
+    with pytest.raises(bl.ArgumentError, match="eval mode"):
+        net.problem(bl.Linf(x, 0.05))
+
+
+@pytest.mark.parametrize("chosen", [[5], [-1], [0.5], [[0]], [True]])
+def test_samples_that_are_not_there(chosen: list[object]) -> None:
+    *_, state = begun()
+    with pytest.raises(bl.ArgumentError, match="samples are chosen"):
+        state.take(chosen)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["crown", "alpha-crown", "beta-crown"])
+def test_no_samples_at_all(method: str) -> None:
+    model, net, x, _ = begun()
+    problem = net.problem(bl.Linf(x, 0.5), spec=torch.eye(2))
+    with torch.no_grad():
+        state = problem.bounds(method=method).state
+        assert state is not None
+        assert problem.bounds(state.take([]), method).shape == (0, 2)
+
+
+def test_slopes_of_products_begin_anew() -> None:
+    """Their shape is not that of the node."""
+    torch.manual_seed(0)
+    linear = nn.Linear(4, 4)
+    model = lambda x: (x.unsqueeze(1) @ linear(x).unsqueeze(2)).flatten(1)
+    x = torch.randn(4, 4)
+    problem = bl.capture(model, x).problem(bl.Linf(x, 0.2))
+    with torch.no_grad():
+        whole = problem.bounds(method="alpha-crown")
+        assert whole.state is not None
+        some = problem.bounds(whole.state.take([2, 0]), "alpha-crown")
+    assert torch.allclose(some.lower, whole.lower[[2, 0]], atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_crown_is_never_looser_than_crown_ibp_over_balls(seed: int) -> None:
+    torch.manual_seed(seed)
+    model, x = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)), torch.randn(2, 4)
+    net = bl.capture(model, x)
+    for region in (bl.L1(x, 0.7), bl.L2(x, 0.7)):
+        crown, cheap = (net.bounds(region, method=m) for m in ("crown", "crown-ibp"))
+        assert (crown.lower >= cheap.lower - 1e-5).all()
+        again = net.bounds(region, state=net.bounds(region, state=bl.BoundState()).state)
+        assert torch.allclose(again.lower, crown.lower, atol=1e-5)

@@ -17,16 +17,14 @@ def test_the_initialisation_keeps_the_width_of_bounds() -> None:
 
     def growth() -> float:
         net = bl.capture(model, x)
-        found = net.ask((bl.Linf(x, 1e-3),), {}, "ibp", None, "adaptive")
+        found = net.ask((bl.Linf(x, 1e-3),), {}, method="ibp")
         widths = [float(layer.radius.detach().mean()) for layer in preactivations(found)]
         return widths[-1] / widths[0]
 
     usual = growth()
     ibp_initialisation(model, 0)
     assert usual > 50 and 0.3 < growth() < 3
-    layers_ = preactivations(
-        bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, "ibp", None, "adaptive")
-    )
+    layers_ = preactivations(bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, method="ibp"))
     assert len(layers_) == 6
     assert (
         float(tightness(layers_, torch.tensor(1e-3)).detach()) >= 0
