@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.methods.method import METHODS
-from tests.helpers.contract import steps
+from tests.helpers.contract import METHODS, steps
 
 NETWORKS = {
     "relu": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),

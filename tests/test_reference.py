@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.methods.method import METHODS
-from tests.helpers.contract import assert_inside, members
+from tests.helpers.contract import METHODS, assert_inside, members
 from tests.reference import zoo
 
 FOLDER = Path(__file__).parent / "reference"

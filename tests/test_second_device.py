@@ -23,7 +23,6 @@ from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
 from boundlab.kernels.reductions import all_finite
 from boundlab.methods import memory
-from boundlab.methods.method import METHODS
 from boundlab.models.text import build_text
 from boundlab.training.evaluation import Attack, evaluate
 from boundlab.training.processes import Processes
@@ -33,6 +32,7 @@ from boundlab.training.weights import attack_weights, surface
 from boundlab.training.words import evaluate_words
 from tests import second_device
 from tests.helpers.captures import captured
+from tests.helpers.contract import METHODS
 from tests.networks import NETWORKS
 from tests.second_device import DEVICE, HOST, Refused
 

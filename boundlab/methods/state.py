@@ -261,7 +261,8 @@ class BoundState:
 
         node: graph name or module path. element: the flat index of the element in one sample's
         value, a number or one a sample. sign: 1 or -1, at: a number; likewise. samples: which ones
-        get the constraint, by default all.
+        get the constraint, by default all. Constraints add up: intervals found under an earlier
+        one of the same element stay.
         """
         name = self._name(node)
         interval, layout = self.intervals[name], self.layouts.get(name)

@@ -55,12 +55,12 @@ def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.Monkey
         early.margins(region, labels, method="ibp"),
     )
     analysis = early.ask((region,), {}, method="ibp").analysis
-    assert ("linear" in " ".join(analysis.plan.settled)) is False
-    ends_early = len(analysis.plan.settled - analysis.plan.nonlinear) > 0
+    assert ("linear" in " ".join(analysis.plan.tail_cut)) is False
+    ends_early = len(analysis.plan.tail_cut - analysis.plan.nonlinear) > 0
     assert ends_early == (way != "overlap")
     asked: list[Plan] = []
     monkeypatch.setattr(
-        Plan, "settled", property(lambda plan: asked.append(plan) or plan.nonlinear)
+        Plan, "tail_cut", property(lambda plan: asked.append(plan) or plan.nonlinear)
     )
     late = bl.capture(model, x)
     torch.testing.assert_close(
