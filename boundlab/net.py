@@ -657,9 +657,9 @@ class Net:
         assert state.basis is not None
         return state, dict(state.basis.regions)
 
-    def basis_now(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
-        """What intervals depend on, as it is now."""
-        return self._basis(values, regions)
+    def basis_now(self) -> Basis:
+        """The parameters that intervals depend on, as the module has them now."""
+        return self._basis(self._read_state(), {})
 
     def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
         """What intervals of a state depend on."""

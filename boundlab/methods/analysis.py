@@ -123,17 +123,16 @@ class Analysis:
     def note_contradiction(self, name: str, a: Interval, b: Interval) -> None:
         """Note the samples in which two intervals of a node that is split do not meet, by more than
         rounding: nothing satisfies the constraints there."""
-        if not self.splits:
+        if not self.splits or not a.lower.numel():
             return
         part = Interval(torch.maximum(a.lower, b.lower), torch.minimum(a.upper, b.upper))
-        size = part.lower.abs() + part.upper.abs()
-        room = 64 * torch.finfo(part.dtype).eps * torch.where(torch.isfinite(size), size, 0)
-        crossed = part.lower > part.upper + room
-        layout = self.graph.nodes[name].layout
-        if layout is None:
-            found = crossed.any().expand(self.samples)
-        else:
-            found = layout.samples_first(crossed[None], self.samples)[0].any(1)
+        elements = Elements(self.graph.nodes[name].layout, part.lower, self.samples)
+        size = elements.split(part.lower.abs() + part.upper.abs())  # (samples, elements)
+        # Elements may cancel: what is rounded off is relative to the largest one of the sample.
+        size = torch.where(torch.isfinite(size), size, 0).amax(1, keepdim=True)
+        room = 64 * torch.finfo(part.dtype).eps * size
+        crossed = elements.split(part.lower) > elements.split(part.upper) + room
+        found = crossed.any(1).expand(self.samples)
         self.empty = found if self.empty is None else self.empty | found
 
     def fill(self, refine: Refine) -> Analysis:

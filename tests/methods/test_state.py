@@ -442,3 +442,11 @@ def test_crown_is_never_looser_than_crown_ibp_over_balls(seed: int) -> None:
         assert (crown.lower >= cheap.lower - 1e-5).all()
         again = net.bounds(region, state=net.bounds(region, state=bl.BoundState()).state)
         assert torch.allclose(again.lower, crown.lower, atol=1e-5)
+
+
+def test_a_problem_whose_parameter_is_another_object() -> None:
+    model, net, x, _ = begun()
+    problem = net.problem(bl.Linf(x, 0.1))
+    model[0].weight = nn.Parameter(torch.zeros(8, 3))
+    with pytest.raises(bl.ArgumentError, match="parameters have changed"):
+        problem.bounds()
