@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import inner, over_box
 from boundlab.coefficients.outer import Outer, norm
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn, inner, over_box, take_samples
+from boundlab.regions.base import Region, drawn, take_samples
 from boundlab.regions.boxes import Box, _given, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, radius, spread
 from boundlab.relaxations.interval import DualRadius, Interval
@@ -112,7 +114,7 @@ class _Ball(Region):
     def reach_is_exact(self) -> bool:
         return self._is_plain and 1 < self.order < math.inf and self._dual <= 8
 
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+    def least(self, rows: Coefficients) -> Tensor:
         """Rows that see a part of the value need no more of the set."""
         x = _given(self.x)
         if isinstance(rows, Outer) and self._is_plain:

@@ -9,10 +9,8 @@ from dataclasses import fields, is_dataclass, replace
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.outer import Outer
-from boundlab.coefficients.window import Window
-from boundlab.kernels.fused import least
-from boundlab.kernels.reductions import dots
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import Dense
 from boundlab.relaxations.interval import DualRadius, Interval
 
 
@@ -70,12 +68,11 @@ class Region(ABC):
         (choices, *shape). None for any other set."""
         return None
 
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+    def least(self, rows: Coefficients) -> Tensor:
         """:meth:`minimum`, for coefficients in every form."""
-        if isinstance(rows, Window) and self.is_box:
-            box, rows = self.hull(), rows.zero_padded()
-            return rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
-        return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
+        if self.is_box and not isinstance(rows, Dense):
+            return rows.over_box(self.hull())
+        return self.minimum(rows.dense())
 
     def samples(self, chosen: slice | Tensor) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never
@@ -97,42 +94,6 @@ def drawn(
     any device."""
     source = like.device if generator is None else generator.device
     return draw(tuple(shape), generator=generator, dtype=like.dtype, device=source).to(like.device)
-
-
-def inner(coefficients: Tensor, value: Tensor) -> Tensor:
-    """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value ->
-    (rows, samples)."""
-    return (
-        coefficients * value
-        if coefficients.dim() == 2
-        else dots(coefficients.flatten(2), _by_sample(coefficients, value))
-    )
-
-
-def over_box(coefficients: Tensor, box: Interval) -> Tensor:
-    """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples,
-    *shape) -> (rows, samples)."""
-    centre, radius = box.centre, box.radius
-    if (
-        coefficients.dim() == 2
-        or not coefficients.requires_grad
-        or centre.requires_grad
-        or radius.requires_grad
-    ):
-        return inner(coefficients, centre) - inner(coefficients.abs(), radius)
-    return least(
-        coefficients.flatten(2), _by_sample(coefficients, centre), _by_sample(coefficients, radius)
-    )
-
-
-def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
-    """(samples, n)."""
-    wide = (
-        value.expand(coefficients.shape[1:])
-        if value.dim() == coefficients.dim() - 1
-        else value.expand(coefficients.shape[2:]).unsqueeze(0)
-    )
-    return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
 def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
