@@ -17,7 +17,7 @@ from boundlab.methods.alpha import Alpha
 from boundlab.methods.method import Method
 from boundlab.methods.state import BoundState
 from boundlab.net import Net, capture
-from boundlab.problem import Problem
+from boundlab.net.problem import Problem
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region, Words
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.affine import affine

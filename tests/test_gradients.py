@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.net.questions import Questions
+from boundlab.net.reading import Reader
 from tests.helpers.contract import METHODS, steps
 
 NETWORKS = {
@@ -50,13 +54,16 @@ def test_gradcheck_in_inputs_radii_and_parameters(name: str, method: str) -> Non
 def _with_parameters(net: bl.Net, live: dict[str, Tensor]) -> bl.Net:
     """The same graph, reading the given tensors instead of the module's parameters."""
 
-    class Reading(bl.Net):
-        def _read_state(self) -> dict[str, object]:
-            return super()._read_state() | {
-                name: live[path] for name, path in self.graph.parameters.items() if path in live
-            }
+    class Live(Reader):
+        def parameters(self) -> dict[str, Any]:
+            paths = self.captured.graph.parameters
+            given = {name: live[path] for name, path in paths.items() if path in live}
+            return super().parameters() | given
 
-    return Reading(net.source, net.graph, net._inputs, net._outputs)
+    found = bl.Net(net.captured)
+    found.reader = Live(net.captured)
+    found.questions = Questions(net.captured, found.reader)
+    return found
 
 
 @pytest.mark.parametrize("method", METHODS)

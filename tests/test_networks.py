@@ -46,7 +46,7 @@ def test_graph_is_the_module(name: str) -> None:
         inputs = NETWORKS[name].inputs(batch, seed=batch)
         with torch.no_grad():
             values = net.graph.run(
-                net._read_state() | dict(zip(net.graph.inputs, inputs, strict=True))
+                net.reader.parameters() | dict(zip(net.graph.inputs, inputs, strict=True))
             )
             truth = tensors_of(model(*inputs))
         assert len(truth) == len(net.graph.outputs)

@@ -193,7 +193,7 @@ def _parts(thing: Net | Tensor) -> Iterator[Tensor | str]:
 def _parts_of_net(net: Net) -> Iterator[Tensor | str]:
     for node in net.graph.nodes.values():
         yield f"{node.name} {op_name(node.op)} {node.args} {dict(node.kwargs)} {node.output}\n"
-    for name, value in sorted(net._read_state().items()):
+    for name, value in sorted(net.reader.parameters().items()):
         yield name
         if isinstance(value, Tensor):
             yield value

@@ -29,6 +29,7 @@ from boundlab.losses.differences import differences
 from boundlab.methods.outputs import lower_rows, spec_bounds
 from boundlab.methods.run import Answer
 from boundlab.net import Net
+from boundlab.net.questions import Options
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.softmax import exp_chord
@@ -62,14 +63,8 @@ def robust_cross_entropy(
         raise ArgumentError(f"beta is a share: 0 <= beta <= 1, not {beta!r}")
     method = "ibp" if beta == 0 else method
     net = net.suited(entries, kwargs)
-    answer = net.ask(
-        entries,
-        kwargs,
-        method=method,
-        perturb=perturb,
-        slopes=slopes,
-        clean=clean.of(net) if isinstance(clean, CleanPass) else clean,
-    )
+    seen = clean.of(net) if isinstance(clean, CleanPass) else clean
+    answer = net.ask(entries, kwargs, Options(method, perturb, slopes), clean=seen)
     target = net.only_output("robust_cross_entropy")
     _check(net, answer, target)
     labels = net.read_labels(answer, target, labels)

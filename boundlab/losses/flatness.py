@@ -33,6 +33,7 @@ from boundlab.methods.method import find_method
 from boundlab.methods.outputs import spec_bounds
 from boundlab.methods.run import Answer
 from boundlab.net import Net
+from boundlab.net.questions import Options
 from boundlab.regions import Lp, Region
 from boundlab.rules.softmax import exp_chord
 from boundlab.specs.labels import labels_tensor
@@ -96,7 +97,7 @@ def mean_loss_bound(
     entries, labels = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
     row = find_method(method)
-    answer = net.ask(entries, kwargs, method=row, perturb=perturb, slopes=slopes, memory=memory)
+    answer = net.ask(entries, kwargs, Options(row, perturb, slopes, memory=memory))
     target = net.only_output("mean_loss_bound")
     shape = answer.analysis.values[target].shape
     if len(shape) != 2 or not answer.analysis.graph.nodes[target].layout.batched:

@@ -15,7 +15,18 @@ from boundlab.relaxations.interval import Interval
 
 
 def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
-    """Bounds of every element of an output node, on both sides or one."""
+    """Bounds of every element of an output node; of one side only, the other one is infinite, if it
+    is a number."""
+    found = _output_bounds(answer, target, sides)
+    if sides == "both" or not found.dtype.is_floating_point:
+        return found
+    infinite = torch.full_like(found.lower, torch.inf)
+    if sides == "lower":
+        return Interval(found.lower, infinite)
+    return Interval(-infinite, found.upper)
+
+
+def _output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     analysis = answer.analysis
     if target not in analysis.plan.variable:
         value = analysis.values[target]

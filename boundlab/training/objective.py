@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from boundlab.losses.clean_pass import CleanPass
 from boundlab.losses.cross_entropy import upper_bound
 from boundlab.net import Net, capture
+from boundlab.net.questions import Options
 from boundlab.regions import Linf
 from boundlab.training.recipe import Recipe
 from boundlab.training.regularisers import balance, preactivations, tightness
@@ -69,7 +70,7 @@ class Objective(nn.Module):
         method = weights.method(recipe)
         region = Linf(images, weights.eps, lower=0.0, upper=1.0)
         net = self.net.suited((region,), {})
-        answer = net.ask((region,), {}, method=method, clean=seen.of(net))
+        answer = net.ask((region,), {}, Options(method), clean=seen.of(net))
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )

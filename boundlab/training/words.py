@@ -13,6 +13,7 @@ from boundlab.data.sentences import LONGEST, PADDING, Sentences
 from boundlab.losses.cross_entropy import upper_bound
 from boundlab.models.text import TextClassifier
 from boundlab.net import Net, capture
+from boundlab.net.questions import Options
 from boundlab.regions import Words
 from boundlab.training.objective import ScheduleValues
 from boundlab.training.recipe import Recipe
@@ -86,7 +87,7 @@ class WordsObjective(nn.Module):
         region = region_of(self.model, words, self.substitutes, budget, weights.eps)
         mask = words != PADDING
         net = self.bodies[words.shape[1]].suited((region, mask), {})
-        answer = net.ask((region, mask), {}, method=weights.method(recipe))
+        answer = net.ask((region, mask), {}, Options(weights.method(recipe)))
         losses, certain = upper_bound(
             answer, net.only_output("training"), labels, recipe.fused, weights.beta
         )

@@ -215,7 +215,7 @@ def check_sound(
     if (
         perturb is None
         and len(_leaves(next(iter(results.values())))) == 1
-        and net._outputs.is_leaf()
+        and net.captured.outputs.is_leaf()
     ):
         _check_linear(net, entries, points, truths)
     return results
@@ -247,7 +247,9 @@ def _leaves(bounds: Any) -> list[bl.Bounds]:
 
 
 def _node_values(net: bl.Net, point: tuple[Any, ...]) -> dict[str, Any]:
-    values = net._read_state() | dict(zip(net.graph.inputs, pytree.tree_leaves(point), strict=True))
+    values = net.reader.parameters() | dict(
+        zip(net.graph.inputs, pytree.tree_leaves(point), strict=True)
+    )
     with torch.no_grad():
         return net.graph.run(values)
 

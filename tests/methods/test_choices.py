@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.methods.choices import ExactPerPosition
+from boundlab.net.questions import Options
 from tests.helpers.words import draw_words
 
 # -- what reads one word at a time -----------------------------------------------------------------
@@ -73,7 +74,7 @@ def test_what_reads_several_words_is_known() -> None:
     x, others, allowed = draw_words(3, positions=5)
     for way in ("linear", "centred", "turned", "gathered", "cut", "mean", "neighbours", "two"):
         net = bl.capture(Parts(way), x)
-        analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, method="ibp").analysis
+        analysis = net.ask((bl.Words(x, others, allowed, 1),), {}, Options("ibp")).analysis
         versions = ExactPerPosition.of(analysis)
         assert versions is not None
         last = [name for name in analysis.plan.last_affine if name not in analysis.regions]

@@ -48,7 +48,7 @@ def test_memory_that_ran_out_is_a_memory_limit(monkeypatch: pytest.MonkeyPatch) 
 
     x = torch.rand(2, 2, 8, 8)
     net = bl.capture(convolutions(), x)
-    monkeypatch.setattr("boundlab.net.run", fail)
+    monkeypatch.setattr("boundlab.net.net.run", fail)
     with pytest.raises(bl.MemoryLimit, match=r"torch\.no_grad\(\)"):
         net.bounds(bl.Linf(x, 0.05))
     with torch.no_grad(), pytest.raises(bl.MemoryLimit, match="smaller batch"):

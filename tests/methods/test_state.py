@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.methods.alpha import Alpha
+from boundlab.net import net as net_module
 
 FEW = Alpha(iterations=6)
 
@@ -223,7 +224,7 @@ def test_halved_batches_keep_their_slopes(monkeypatch: pytest.MonkeyPatch) -> No
     net, region = bl.capture(model, x), bl.Linf(x, 0.5)
     whole = net.bounds(region, method="alpha-crown", alpha=FEW)
     halved, asked = None, []
-    run = __import__("boundlab.net", fromlist=["run"]).run
+    run = net_module.run
 
     def fails_for_many(query: object) -> object:
         asked.append(query.samples)  # type: ignore[attr-defined]
@@ -231,7 +232,7 @@ def test_halved_batches_keep_their_slopes(monkeypatch: pytest.MonkeyPatch) -> No
             raise bl.MemoryLimit("too many")
         return run(query)
 
-    monkeypatch.setattr("boundlab.net.run", fails_for_many)
+    monkeypatch.setattr("boundlab.net.net.run", fails_for_many)
     halved = net.bounds(region, method="alpha-crown", alpha=FEW)
     assert asked == [8, 4, 4]
     assert torch.allclose(halved.lower, whole.lower, atol=1e-5)

@@ -95,7 +95,9 @@ def _together(names: tuple[str, ...], dtype: torch.dtype) -> dict[str, ModelAndN
 def _only(net: bl.Net, name: str) -> bl.Net:
     """The part of a bundle's net that computes one of its cases."""
     graph = net.graph
-    outputs, tree = pytree.tree_flatten(pytree.tree_unflatten(graph.outputs, net._outputs)[name])
+    outputs, tree = pytree.tree_flatten(
+        pytree.tree_unflatten(graph.outputs, net.captured.outputs)[name]
+    )
     needed = graph.ancestors(
         tuple(output.name for output in outputs if isinstance(output, Ref))
     ) | set(graph.inputs)
@@ -107,7 +109,7 @@ def _only(net: bl.Net, name: str) -> bl.Net:
         constants=keep(graph.constants),
         outputs=tuple(outputs),
     )
-    return bl.Net(net.source, part, net._inputs, tree)
+    return bl.Net(replace(net.captured, graph=part, outputs=tree))
 
 
 # -- regions ---------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ def check_graph(model: nn.Module, net: bl.Net, around: bl.Region) -> None:
     box = around.hull()
     for x in (box.centre, box.lower, box.upper):
         with torch.no_grad():
-            values = net.graph.run(net._read_state() | dict.fromkeys(net.graph.inputs, x))
+            values = net.graph.run(net.reader.parameters() | dict.fromkeys(net.graph.inputs, x))
             truth = pytree.tree_leaves(model(x))
         for output, expected in zip(net.graph.outputs, truth, strict=True):
             torch.testing.assert_close(

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import boundlab as bl
+from boundlab.net.questions import Options
 from boundlab.training.regularisers import balance, ibp_initialisation, preactivations, tightness
 
 
@@ -17,14 +18,14 @@ def test_the_initialisation_keeps_the_width_of_bounds() -> None:
 
     def growth() -> float:
         net = bl.capture(model, x)
-        found = net.ask((bl.Linf(x, 1e-3),), {}, method="ibp")
+        found = net.ask((bl.Linf(x, 1e-3),), {}, Options("ibp"))
         widths = [float(layer.radius.detach().mean()) for layer in preactivations(found)]
         return widths[-1] / widths[0]
 
     usual = growth()
     ibp_initialisation(model, 0)
     assert usual > 50 and 0.3 < growth() < 3
-    layers_ = preactivations(bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, method="ibp"))
+    layers_ = preactivations(bl.capture(model, x).ask((bl.Linf(x, 1e-3),), {}, Options("ibp")))
     assert len(layers_) == 6
     assert (
         float(tightness(layers_, torch.tensor(1e-3)).detach()) >= 0

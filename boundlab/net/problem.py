@@ -12,15 +12,16 @@ from torch import Tensor
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.methods.alpha import Alpha
-from boundlab.methods.method import Method, find_method
+from boundlab.methods.method import Method
 from boundlab.methods.outputs import output_bounds, spec_bounds
 from boundlab.methods.run import Answer, run
 from boundlab.methods.state import BoundState
+from boundlab.net.questions import Options
 from boundlab.regions import Region
 from boundlab.results import Bounds
 
 if TYPE_CHECKING:
-    from boundlab.net import Net
+    from boundlab.net.net import Net
 
 
 @dataclass(eq=False)
@@ -50,8 +51,9 @@ class Problem:
         """The problem for inputs and regions as they are now: they are copied."""
         if spec is not None and not isinstance(spec, Tensor):
             raise ArgumentError(f"spec must be a tensor, not {type(spec).__name__}")
-        begun, copied = net.begun(values, regions)
+        begun = net.questions.begin(BoundState(), values, regions)
         assert begun.basis is not None
+        copied = dict(begun.basis.regions)
         return Problem(net, {**values, **begun.basis.others}, copied, begun, spec, memory)
 
     def bounds(
@@ -67,24 +69,20 @@ class Problem:
         if sides not in ("both", "lower", "upper"):
             raise ArgumentError(f"sides must be 'both', 'lower' or 'upper', not {sides!r}")
         given = self._checked(state)
-        answer = self._run(given, find_method(method), slopes, alpha)
+        options = Options(method, slopes=slopes, alpha=alpha, memory=self.memory)
+        answer = self._run(given, options)
         target = self.net.only_output("a problem")
         if self.spec is None:
             found = output_bounds(answer, target, sides)
         else:
             found = self.net.drop_samples(spec_bounds(answer, target, self._spec_of(given), sides))
-        lower, upper = found.lower, found.upper
-        if sides == "upper":
-            lower = torch.full_like(lower, -torch.inf)
-        if sides == "lower":
-            upper = torch.full_like(upper, torch.inf)
-        return Bounds(lower, upper, state=self.net.state_of(answer))
+        return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
 
     def _checked(self, state: BoundState | None) -> BoundState:
         """A state of this problem: a given one, or one that knows nothing yet."""
         basis = self.begun.basis
         assert basis is not None
-        basis.check_parameters(self.net.basis_now())
+        basis.check_parameters(self.net.questions.basis_now())
         if state is None or (state.basis is None and not state.splits and not state.intervals):
             return self.begun
         if state.basis is not basis:
@@ -94,10 +92,9 @@ class Problem:
         return state
 
     @undisturbed()
-    def _run(self, given: BoundState, method: Method, slopes: str, alpha: Alpha | None) -> Answer:
+    def _run(self, given: BoundState, options: Options) -> Answer:
         values, regions = self._of_domains(given)
-        query = self.net.query(values, regions, method, slopes, alpha, self.memory, given)
-        answer = run(query)
+        answer = run(self.net.questions.query(values, regions, options, given))
         self._remember(answer)
         return answer
 

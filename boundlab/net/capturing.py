@@ -1,0 +1,86 @@
+"""``bl.capture``: from a model to a net."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from boundlab.capture.faithful import compare
+from boundlab.capture.torch_export import Function, copies
+from boundlab.compat.ambient import AUTOCAST
+from boundlab.compat.private import pytree
+from boundlab.errors import ArgumentError, CaptureError
+from boundlab.net.captured import Captured, Examples
+from boundlab.net.net import RESERVED, Net
+from boundlab.regions import Region
+
+log = logging.getLogger("boundlab")
+
+Model = Callable[..., Any] | nn.Module | ExportedProgram
+
+
+def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
+    """Read a model into a graph whose outputs can be bounded.
+
+    model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs:
+    example inputs. The batch size (dimension 0) is free afterwards wherever the model allows it.
+    Parameters are read from the module at every question, so training needs no new capture; train
+    or eval mode is fixed here, and a module that computes something else later is refused. The
+    module is not changed. The graph must give what the model gives for the example. batched: False
+    if dimension 0 of the inputs does not count samples; None finds out.
+    """
+    source = _source(model)
+    examples: Examples = (args, kwargs)
+    if isinstance(source, ExportedProgram) and not args and not kwargs:
+        examples = source.example_inputs or examples
+    _check_examples(examples)
+    if any(torch.is_autocast_enabled(kind) for kind in AUTOCAST):
+        raise CaptureError(
+            "capture under torch.autocast would record a model whose layers round to half "
+            "precision. Capture it outside; to bound a model in "
+            "half precision, convert it (model.bfloat16())"
+        )
+    net = Net(Captured.of(source, examples, batched))
+    itself = source.module() if isinstance(source, ExportedProgram) else source
+    compare(itself, net, *copies(*examples))
+    _warn_of_fixed_batch(net)
+    return net
+
+
+def _source(model: Model) -> nn.Module | ExportedProgram:
+    if isinstance(model, (ExportedProgram, nn.Module)):
+        return model
+    if callable(model):
+        return Function(model)
+    raise ArgumentError(
+        f"capture takes a module, a callable or an exported program, not {type(model).__name__}"
+    )
+
+
+def _check_examples(examples: Examples) -> None:
+    """Refuse keywords that questions have too, and regions, which belong to questions."""
+    taken = RESERVED & set(examples[1])
+    if taken:
+        raise ArgumentError(
+            f"the model's keyword {sorted(taken)} is also one of net.bounds(): wrap the model in a "
+            "function that renames it"
+        )
+    if any(isinstance(leaf, Region) for leaf in pytree.tree_leaves(examples)):
+        raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
+
+
+def _warn_of_fixed_batch(net: Net) -> None:
+    """Say so where the model's code allows one batch size only."""
+    for name, (shape, _, free) in net.graph.examples.items():
+        if net.graph.nodes[name].layout.batched and not free:
+            log.warning(
+                "the model fixes its batch size: bounds can be asked for batches of %d samples "
+                "only",
+                shape[0],
+            )
+            return
