@@ -13,8 +13,8 @@ from boundlab.methods import backward
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.run import Answer
 from boundlab.regions.base import inner
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap
 
 
 def differences(answer: Answer, target: str, labels: Tensor) -> Interval:

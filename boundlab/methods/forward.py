@@ -16,8 +16,9 @@ from torch import Tensor
 from boundlab.graph.graph import Node
 from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
+from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import ForwardBound, IdentityForm, dense
+from boundlab.relaxations.relaxation import ForwardBound
 
 
 @dataclass(eq=False)

@@ -10,14 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from boundlab.coefficients.window import Window
-from boundlab.relaxations.relaxation import (
-    AffineMap,
-    ForwardBound,
-    Relaxation,
-    Rows,
-    Terms,
-    add_constant,
-)
+from boundlab.relaxations.affine_map import AffineMap
+from boundlab.relaxations.relaxation import ForwardBound, Relaxation, Rows, Terms, add_constant
 
 
 @dataclass(frozen=True, eq=False)

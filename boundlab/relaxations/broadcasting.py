@@ -1,0 +1,43 @@
+"""Coefficients of values that were broadcast: undoing it, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo broadcasting behind the leading dimension: (rows, *big) -> (rows, *shape)."""
+    if tuple(rows.shape[1:]) == tuple(shape):
+        return rows
+    extra = rows.dim() - 1 - len(shape)
+    if extra:
+        rows = rows.sum(dim=tuple(range(1, 1 + extra)))
+    shrunk = [
+        1 + i
+        for i, (have, want) in enumerate(zip(rows.shape[1:], shape, strict=True))
+        if have != want
+    ]
+    return rows.sum(dim=shrunk, keepdim=True) if shrunk else rows
+
+
+def sum_per_sample(rows: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo broadcasting of a value without samples, sample by sample: (rows, samples, *big) ->
+    (rows, samples, *shape)."""
+    # a 1 may stand for the samples
+    wide = [1] * (rows.dim() - 2 - len(shape)) + list(shape)[max(0, len(shape) - rows.dim() + 2) :]
+    return sum_to(rows.flatten(0, 1), wide).reshape(*rows.shape[:2], *shape)
+
+
+def one_a_sample(rows: Tensor, shapes: Sequence[torch.Size], shared: set[int]) -> bool:
+    """Whether a value without samples has an entry for each of them all the same (a weight that was
+    expanded to the batch)."""
+    return any(len(shapes[k]) == rows.dim() - 1 and shapes[k][0] != 1 for k in shared)
+
+
+def align(form: Tensor, ndim: int) -> Tensor:
+    """(columns, *shape) with ones put in so that ``shape`` broadcasts against a value of ``ndim``
+    dimensions."""
+    return form.reshape(form.shape[0], *[1] * (ndim + 1 - form.dim()), *form.shape[1:])
