@@ -7,7 +7,7 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Window
 from boundlab.graph.layout import Layout
-from boundlab.kernels.fused import absolute_dots
+from boundlab.kernels.absolute_dots import absolute_dots
 from boundlab.kernels.reductions import all_finite, common, repeats
 from boundlab.methods import backward
 from boundlab.methods.analysis import Analysis

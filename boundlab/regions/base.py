@@ -11,7 +11,7 @@ from torch import Tensor
 
 from boundlab.coefficients.outer import Outer
 from boundlab.coefficients.window import Window
-from boundlab.kernels.fused import least
+from boundlab.kernels.intervals import least
 from boundlab.kernels.reductions import dots
 from boundlab.relaxations.interval import DualRadius, Interval
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab.kernels import fused
+from boundlab.kernels import intervals
 
 
 def middle(lower: Tensor, upper: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Interval:
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
         return (
-            fused.ball(self.lower, self.upper)
+            intervals.ball(self.lower, self.upper)
             if self.dtype.is_floating_point
             else (self.centre, self.radius)
         )
@@ -113,7 +113,7 @@ class MidRad(Interval):
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         with torch.set_grad_enabled(self.requires_grad):  # whoever happens to ask first
-            return fused.ends(*self._parts)
+            return intervals.ends(*self._parts)
 
     @property
     def requires_grad(self) -> bool:

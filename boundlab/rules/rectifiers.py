@@ -19,7 +19,7 @@ from torch import Tensor
 from boundlab.coefficients.window import Constant, Window
 from boundlab.errors import UnsupportedOperator
 from boundlab.graph.layout import Layout
-from boundlab.kernels.fused import rectified, rectified_ball, sloped
+from boundlab.kernels.rectifiers import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval, MidRad, laid_out
 from boundlab.relaxations.lines import Lines
