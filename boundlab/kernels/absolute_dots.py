@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from boundlab.kernels.autograd import Context
 from boundlab.kernels.blocks import BLOCK
 
 
@@ -21,24 +20,20 @@ class _AbsoluteDots(torch.autograd.Function):
     def forward(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
         total = rows.new_zeros(len(rows), len(others))
         for part in _blocks(rows, others):
-            total += (
-                (rows[:, None, part] - others[None, :, part]).abs_().mul_(weights[:, part]).sum(2)
-            )
+            total += _distances(rows[:, part], others[:, part], weights[:, part])
         return total
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows, others, weights = ctx.saved_tensors
-        of_rows, of_others, of_weights = (
-            torch.empty_like(rows),
-            torch.empty_like(others),
-            torch.empty_like(weights),
-        )
+        of_rows = torch.empty_like(rows)
+        of_others = torch.empty_like(others)
+        of_weights = torch.empty_like(weights)
         for part in _blocks(rows, others):
             gaps = rows[:, None, part] - others[None, :, part]
             signs = gaps.sign().mul_(gradient.unsqueeze(2))
@@ -49,12 +44,19 @@ class _AbsoluteDots(torch.autograd.Function):
         return of_rows, of_others, of_weights
 
 
+def _distances(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """The same for columns of which all differences may be there at once."""
+    gaps = (rows[:, None] - others).abs_()
+    return gaps.mul_(weights).sum(2)
+
+
 def _blocks(rows: Tensor, others: Tensor) -> list[slice]:
-    size = max(1, 2 * BLOCK.get(rows.device.type, 1 << 25) // max(1, len(rows) * len(others)))
+    """The columns that are worked on at once: so many that their differences fit a cache."""
+    pairs = max(1, len(rows) * len(others))
+    size = max(1, 2 * BLOCK.get(rows.device.type, 1 << 25) // pairs)
     return [slice(first, first + size) for first in range(0, rows.shape[1], size)]
 
 
 def absolute_dots(rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     """sum over n of |rows_kn - others_sn| * weights_sn: (k, n), (s, n), (s, n) -> (k, s)."""
-    found: Tensor = _AbsoluteDots.apply(rows, others, weights)  # type: ignore[no-untyped-call]
-    return found
+    return _AbsoluteDots.apply(rows, others, weights)

@@ -10,7 +10,6 @@ asked of the system.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,38 +28,28 @@ def by_samples(
     places: tensors like ``shapes``, or None where it is to make them itself. All have the samples,
     or what else there is in its place, in the dimension ``dim``."""
     largest = max(tensors, key=Tensor.numel)
-    block, samples = (
-        BLOCK.get(largest.device.type, largest.numel()),
-        largest.shape[dim] if largest.dim() > dim else 1,
-    )
+    block = BLOCK.get(largest.device.type, largest.numel())
+    samples = 1
+    if largest.dim() > dim:
+        samples = largest.shape[dim]
     if largest.numel() <= 4 * block or samples == 1 or torch.is_grad_enabled():
         return step((None,) * len(shapes), *tensors)
     size = max(1, block * samples // largest.numel())
     whole = tuple(torch.empty_like(shape) for shape in shapes)
-    for places, *parts in zip(
-        _parts(size, dim, whole), *(tensor.split(size, dim) for tensor in tensors), strict=True
-    ):
+    given = [tensor.split(size, dim) for tensor in tensors]
+    for places, *parts in zip(_parts(size, dim, whole), *given, strict=True):
         step(places, *parts)
     return whole
 
 
 def _parts(size: int, dim: int, tensors: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
+    """The tensors, so many samples at a time."""
     return list(zip(*(tensor.split(size, dim) for tensor in tensors), strict=True))
 
 
 def alike(values: Tensor, like: Tensor) -> Tensor:
     """The values with their dimensions in the order in memory that those of another tensor of the
     same shape have: working on both together takes several times as long else."""
-    return (
-        values
-        if values.stride() == like.stride()
-        else torch.empty_like(like, dtype=values.dtype).copy_(values)
-    )
-
-
-def step_of(function: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-    """Without gradients the function itself, which spares autograd's bookkeeping."""
-    found: tuple[Tensor, Tensor] = (
-        function.apply if torch.is_grad_enabled() else function.forward
-    )(*inputs)
-    return found
+    if values.stride() == like.stride():
+        return values
+    return torch.empty_like(like, dtype=values.dtype).copy_(values)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from boundlab.kernels.blocks import step_of
+from boundlab.kernels.autograd import Context, step_of
 from boundlab.kernels.reductions import dots
 
 
@@ -20,11 +18,11 @@ class _Ball(torch.autograd.Function):
         return centre, upper - centre
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         pass
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         of_centre, of_radius = gradients
         low = torch.sub(of_centre, of_radius).mul_(0.5)
         return low, low + of_radius
@@ -38,11 +36,11 @@ class _Ends(torch.autograd.Function):
         return centre - radius, centre + radius
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         pass
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         of_lower, of_upper = gradients
         return of_lower + of_upper, of_upper - of_lower
 
@@ -57,17 +55,14 @@ class _Least(torch.autograd.Function):
         return dots(rows, centre) - dots(rows.abs(), radius)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, centre, radius = ctx.saved_tensors
-        return (
-            torch.addcmul(centre, rows.sign(), radius, value=-1).mul_(gradient.unsqueeze(2)),
-            None,
-            None,
-        )
+        minimiser = torch.addcmul(centre, rows.sign(), radius, value=-1)
+        return minimiser.mul_(gradient.unsqueeze(2)), None, None
 
 
 def ball(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,4 +78,4 @@ def ends(centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
 def least(rows: Tensor, centre: Tensor, radius: Tensor) -> Tensor:
     """The least value of rows (rows, samples, n) over a box (samples, n) without gradient: (rows,
     samples)."""
-    return _Least.apply(rows, centre, radius)  # type: ignore[no-any-return]
+    return _Least.apply(rows, centre, radius)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from boundlab.kernels.autograd import Context
 
 
 class _Moments(torch.autograd.Function):
@@ -18,20 +18,19 @@ class _Moments(torch.autograd.Function):
         return torch.stack([mean.flatten(), (x - mean).square_().mean(dims)])
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: Context, *gradients: Tensor) -> Tensor:
         x, found = ctx.saved_tensors
         of_mean, of_variance = gradients[0] * (found.shape[1] / x.numel())
-        channels = lambda value: value.reshape(-1, *[1] * (x.dim() - 2))
-        return torch.addcmul(
-            channels(of_mean - 2 * found[0] * of_variance), x, channels(2 * of_variance)
-        )
+        by_channel = (-1, *[1] * (x.dim() - 2))
+        offset = (of_mean - 2 * found[0] * of_variance).reshape(by_channel)
+        return torch.addcmul(offset, x, (2 * of_variance).reshape(by_channel))
 
 
 def moments(x: Tensor) -> Tensor:
     """(samples, channels, *rest) -> (2, channels): mean and variance of every channel, of all
     samples and places."""
-    return _Moments.apply(x)  # type: ignore[no-any-return]
+    return _Moments.apply(x)

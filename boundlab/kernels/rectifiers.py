@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from boundlab.kernels.blocks import Placement, alike, by_samples, step_of
+from boundlab.kernels.autograd import Context, step_of
+from boundlab.kernels.blocks import Placement, alike, by_samples
 
 
 class _RectifiedBall(torch.autograd.Function):
@@ -16,18 +15,19 @@ class _RectifiedBall(torch.autograd.Function):
     @staticmethod
     def forward(centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
         def step(places: Placement, centre: Tensor, radius: Tensor) -> tuple[Tensor, ...]:
-            lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
+            lower = (centre - radius).clamp_(min=0)
+            upper = (centre + radius).clamp_(min=0)
             centre = torch.lerp(lower, upper, 0.5, out=places[0])
             return centre, torch.sub(upper, centre, out=places[1])
 
         return by_samples(step, 0, (centre, centre), centre, radius)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, ...]:
         def step(
             places: Placement, centre: Tensor, radius: Tensor, of_centre: Tensor, of_radius: Tensor
         ) -> tuple[Tensor, ...]:
@@ -67,20 +67,21 @@ class _Rectified(torch.autograd.Function):
                 return coefficients, torch.neg(_sum_behind(negative.mul_(below)), out=places[1])
             return coefficients, torch.mul(negative, below.neg_(), out=places[1])
 
-        constants = (
-            rows.new_empty(*rows.shape[:2], *[1] * (rows.dim() - 2))
-            if summed and rows.dim() > 2
-            else rows
-        )
-        return by_samples(step, 1, (rows, constants), rows, first.unsqueeze(0), second.unsqueeze(0))
+        constants = rows
+        if summed and rows.dim() > 2:
+            constants = rows.new_empty(*rows.shape[:2], *[1] * (rows.dim() - 2))
+        given = first.unsqueeze(0), second.unsqueeze(0)
+        return by_samples(step, 1, (rows, constants), rows, *given)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(
+        ctx: Context, inputs: tuple[Tensor, Tensor, Tensor, bool, bool], output: object
+    ) -> None:
         ctx.save_for_backward(*inputs[:3])
         ctx.ball = inputs[4]
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         def step(
             places: Placement, rows: Tensor, first: Tensor, second: Tensor, g: Tensor, k: Tensor
         ) -> tuple[Tensor, ...]:
@@ -90,26 +91,22 @@ class _Rectified(torch.autograd.Function):
             g = alike(g, rows)
             # h = [c <= 0] (g - B k), d c = [c > 0] s g + a h
             h = _where_not_positive(torch.addcmul(g, k, below, value=-1), rows)
-            d_rows = torch.addcmul(
-                _where_positive(g, rows).mul_(slope.round()), h, slope, out=places[0]
-            )
+            d_rows = _where_positive(g, rows).mul_(slope.round())
+            d_rows = torch.addcmul(d_rows, h, slope, out=places[0])
             # d a = n h, d B = a (d a / (A - B) - n k), d A = (1 - a) d a / (A - B), summed over the
             # rows
             d_slope = _sum_rows(h * rows).div_(width)
             d_below = torch.sub(d_slope, _sum_rows(rows.clamp(max=0).mul_(k))).mul_(slope)
             d_above = torch.addcmul(d_slope, slope, d_slope, value=-1)
             if not ctx.ball:
-                return (
-                    d_rows,
-                    _where_negative(d_below, lower, places[1]),
-                    _where_positive(d_above, upper, places[2]),
-                )
-            d_lower, d_upper = _where_negative(d_below, lower), _where_positive(d_above, upper)
-            return (
-                d_rows,
-                torch.add(d_upper, d_lower, out=places[1]),
-                torch.sub(d_upper, d_lower, out=places[2]),
-            )
+                d_lower = _where_negative(d_below, lower, places[1])
+                d_upper = _where_positive(d_above, upper, places[2])
+                return d_rows, d_lower, d_upper
+            d_lower = _where_negative(d_below, lower)
+            d_upper = _where_positive(d_above, upper)
+            d_centre = torch.add(d_upper, d_lower, out=places[1])
+            d_radius = torch.sub(d_upper, d_lower, out=places[2])
+            return d_rows, d_centre, d_radius
 
         rows, *given = ctx.saved_tensors
         first, second = (part.unsqueeze(0) for part in given)
@@ -130,55 +127,51 @@ class _Sloped(torch.autograd.Function):
         return rows.clamp(min=0).mul_(free).addcmul_(negative, slope), negative.mul_(bias)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor, ...], output: object) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (rows, free, slope, bias), (g, k) = ctx.saved_tensors, gradients
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, free, slope, bias = ctx.saved_tensors
+        g, k = gradients
         d_rows = d_free = None
         if ctx.needs_input_grad[0]:
-            d_rows = _where_positive(g * free, rows).add_(
-                _where_not_positive((g * slope).addcmul_(k, bias), rows)
-            )
+            d_rows = _where_positive(g * free, rows)
+            d_rows.add_(_where_not_positive((g * slope).addcmul_(k, bias), rows))
         if ctx.needs_input_grad[1]:
             d_free = rows.clamp(min=0).mul_(g).sum_to_size(free.shape)
         return d_rows, d_free, None, None
 
 
 def _ends_of(given: tuple[Tensor, ...], ball: bool) -> tuple[Tensor, Tensor]:
+    """Lower and upper end of an interval that is given by them, or by centre and radius."""
     first, second = given
-    return (first - second, first + second) if ball else (first, second)
+    if ball:
+        return first - second, first + second
+    return first, second
 
 
 def _where_positive(values: Tensor, of: Tensor, place: Tensor | None = None) -> Tensor:
     """The values where another tensor is positive, 0 elsewhere: one pass, which comparing and
     multiplying or choosing is not."""
     aten = torch.ops.aten.threshold_backward
-    found: Tensor = (
-        aten.default(values, of, 0)
-        if place is None
-        else aten.grad_input(values, of, 0, grad_input=place)
-    )
-    return found
+    if place is None:
+        return aten.default(values, of, 0)
+    return aten.grad_input(values, of, 0, grad_input=place)
 
 
 def _where_negative(values: Tensor, of: Tensor, place: Tensor | None = None) -> Tensor:
-    aten, ends = torch.ops.aten.hardtanh_backward, (-torch.inf, 0)
-    found: Tensor = (
-        aten.default(values, of, *ends)
-        if place is None
-        else aten.grad_input(values, of, *ends, grad_input=place)
-    )
-    return found
+    """The values where another tensor is negative, 0 elsewhere."""
+    aten = torch.ops.aten.hardtanh_backward
+    if place is None:
+        return aten.default(values, of, -torch.inf, 0)
+    return aten.grad_input(values, of, -torch.inf, 0, grad_input=place)
 
 
 def _where_not_positive(values: Tensor, of: Tensor) -> Tensor:
     """Zeros included: a coefficient that happens to be 0 has a gradient."""
-    found: Tensor = torch.ops.aten.hardtanh_backward.default(
-        values, of, -torch.inf, SMALLEST.get(values.dtype, torch.finfo(values.dtype).tiny)
-    )
-    return found
+    smallest = SMALLEST.get(values.dtype, torch.finfo(values.dtype).tiny)
+    return torch.ops.aten.hardtanh_backward.default(values, of, -torch.inf, smallest)
 
 
 SMALLEST = {torch.float32: 2.0**-149, torch.float64: 2.0**-1074}
@@ -186,12 +179,17 @@ SMALLEST = {torch.float32: 2.0**-149, torch.float64: 2.0**-1074}
 
 
 def _sum_rows(rows: Tensor) -> Tensor:
-    return rows if len(rows) == 1 else rows.sum(0, keepdim=True)
+    """(rows, *shape) -> (1, *shape)."""
+    if len(rows) == 1:
+        return rows
+    return rows.sum(0, keepdim=True)
 
 
 def _sum_behind(rows: Tensor) -> Tensor:
     """(rows, samples, *rest) -> (rows, samples, 1, ...)."""
-    return rows.sum(tuple(range(2, rows.dim())), keepdim=True) if rows.dim() > 2 else rows
+    if rows.dim() <= 2:
+        return rows
+    return rows.sum(tuple(range(2, rows.dim())), keepdim=True)
 
 
 def _chord(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -218,7 +216,9 @@ def rectified(
     coefficients, and constants of the same shape that are to be summed; or the sums (rows, samples)
     if the first dimension has the samples."""
     coefficients, constants = step_of(_Rectified, rows, first, second, summed, ball)
-    return coefficients, constants.flatten(1) if summed else constants
+    if summed:
+        return coefficients, constants.flatten(1)
+    return coefficients, constants
 
 
 def sloped(rows: Tensor, free: Tensor, slope: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
