@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,20 @@ from boundlab.coefficients.window import Window
 from boundlab.relaxations.broadcasting import align
 from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import ForwardBound, Relaxation, Rows, Terms, add_constant
+from boundlab.relaxations.relaxation import (
+    ForwardBound,
+    Relaxation,
+    Rows,
+    RowsPerSample,
+    Terms,
+    add_constant,
+)
+
+Result = TypeVar("Result")
+WindowTranspose = Callable[[Window], list[Window] | None]
+"""Rows that vanish outside a window -> the same for each argument; None: it needs dense ones."""
+PerSample = Callable[[Rows], Sequence[RowsPerSample]]
+"""Rows -> what each sample asks of every argument."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +43,8 @@ class AffineMap(Relaxation):
     (for speed; it equals autograd's), ``windows``: makes the same for rows that vanish outside a
     window, when the first of them come. ``unbiased``: the function without its constant term, where
     there is such a form. ``constant``: that term where it is known, broadcastable to the result;
-    0.0 if there is none. ``apart``: the transpose with the rows of arguments without a batch kept
-    apart by samples.
+    0.0 if there is none. ``per_sample``: the transpose with the rows of arguments without a batch
+    kept apart by samples.
     """
 
     function: Callable[..., Tensor]
@@ -40,9 +53,9 @@ class AffineMap(Relaxation):
     transpose: Callable[[Rows], list[Rows]] | None = None
     constant: Tensor | float | None = None
     signs: tuple[int, ...] = ()
-    windows: Callable[[], Callable[[Window], list[Window] | None] | None] = lambda: None
+    windows: Callable[[], WindowTranspose | None] = lambda: None
     unbiased: Callable[..., Tensor] | None = None
-    per_sample: Callable[[Rows], list[Any]] | None = None
+    per_sample: PerSample | None = None
 
     @property
     def accepts_identity(self) -> bool:
@@ -57,12 +70,20 @@ class AffineMap(Relaxation):
         return tuple(torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in self.arguments)
 
     @cached_property
-    def _of_windows(self) -> Callable[[Window], list[Window] | None] | None:
+    def _of_windows(self) -> WindowTranspose | None:
         return self.windows()
 
     @cached_property
     def offset(self) -> Tensor:
-        return self.constant if isinstance(self.constant, Tensor) else self.function(*self.zeros)
+        """The constant term as a tensor."""
+        if isinstance(self.constant, Tensor):
+            return self.constant
+        return self.function(*self.zeros)
+
+    def _terms(self, rows: Rows) -> Terms:
+        if self.linear:
+            return []
+        return [(rows, self.offset)]
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         if self.transpose is not None:
@@ -72,15 +93,16 @@ class AffineMap(Relaxation):
             coefficients = list(mapped(pull, [rows]))
         # of the precision of their argument, which the operator may have promoted
         coefficients = [
-            part if part.dtype == x.dtype else part.to(x.dtype)
-            for part, x in zip(coefficients, self.arguments, strict=True)
+            part.to(x.dtype) for part, x in zip(coefficients, self.arguments, strict=True)
         ]
-        return coefficients, [] if self.linear else [(rows, self.offset)]
+        return coefficients, self._terms(rows)
 
-    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def backward_per_sample(
+        self, rows: Rows, shared: set[int]
+    ) -> tuple[Sequence[RowsPerSample], Terms] | None:
         if self.per_sample is None:
             return None
-        return self.per_sample(rows), [] if self.linear else [(rows, self.offset)]
+        return self.per_sample(rows), self._terms(rows)
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         transpose = self._of_windows
@@ -91,30 +113,25 @@ class AffineMap(Relaxation):
         if coefficients is None:
             return None
         coefficients = [
-            part
-            if part.values.dtype == x.dtype
-            else part.with_values(part.values.to(x.dtype), part.clean)
+            _window_of_type(part, x.dtype)
             for part, x in zip(coefficients, self.arguments, strict=True)
         ]
-        return coefficients, 0.0 if self.linear else rows.dot(self.offset)
+        if self.linear:
+            return coefficients, 0.0
+        return coefficients, rows.dot(self.offset)
 
-    def _of_units(
-        self, units: Sequence[IdentityForm], per_sample: Callable[[Rows], list[Any]]
-    ) -> ForwardBound:
+    def _of_units(self, units: Sequence[IdentityForm], per_sample: PerSample) -> ForwardBound:
         """The forms of what is read from sources without a batch alone: what every sample asks of
         them, with columns for rows."""
         constant = self.function(*self.zeros)
         samples, size = len(constant), constant[0].numel()
-        eye = torch.eye(size, dtype=constant.dtype, device=constant.device).reshape(
-            size, 1, *constant.shape[1:]
-        )
+        eye = torch.eye(size, dtype=constant.dtype, device=constant.device)
+        eye = eye.reshape(size, 1, *constant.shape[1:]).expand(size, *constant.shape)
         form = constant.new_zeros(units[0].columns + 1, *constant.shape)
-        for unit, rows in zip(units, per_sample(eye.expand(size, *constant.shape)), strict=True):
-            columns = (
-                (rows if isinstance(rows, Tensor) else rows.dense())
-                .reshape(size, samples, -1)
-                .permute(2, 1, 0)
-            )
+        for unit, rows in zip(units, per_sample(eye), strict=True):
+            if not isinstance(rows, Tensor):
+                rows = rows.dense()
+            columns = rows.reshape(size, samples, -1).permute(2, 1, 0)
             form[unit.first : unit.first + len(columns)] = columns.reshape(-1, *constant.shape)
         form[-1] = constant
         return form
@@ -153,13 +170,13 @@ class AffineMap(Relaxation):
         lows, ups = [dense(form) for form in lower], [dense(form) for form in upper]
         if self.absolute is None:
             signs = self.signs or (1,) * len(lows)
-            pairs = [
-                (low, up) if sign > 0 else (up, low)
-                for low, up, sign in zip(lows, ups, signs, strict=True)
-            ]
-            return self.apply([least for least, _ in pairs]), self.apply(
-                [most for _, most in pairs]
-            )
+            least, most = [], []
+            for low, up, sign in zip(lows, ups, signs, strict=True):
+                if sign < 0:
+                    low, up = up, low
+                least.append(low)
+                most.append(up)
+            return self.apply(least), self.apply(most)
         # W+ l + W- u = W (l + u)/2 - |W| (u - l)/2, and likewise above.
         middle = self.apply([torch.lerp(low, up, 0.5) for low, up in zip(lows, ups, strict=True)])
         spread = mapped(self.absolute, [up - low for low, up in zip(lows, ups, strict=True)])
@@ -167,7 +184,13 @@ class AffineMap(Relaxation):
         return torch.sub(middle, spread, alpha=0.5), torch.add(middle, spread, alpha=0.5)
 
 
-def mapped(function: Callable[..., Any], rows: Sequence[Tensor]) -> Any:
+def _window_of_type(rows: Window, dtype: torch.dtype) -> Window:
+    if rows.values.dtype == dtype:
+        return rows
+    return rows.with_values(rows.values.to(dtype), rows.clean)
+
+
+def mapped(function: Callable[..., Result], rows: Sequence[Tensor]) -> Result:
     """The function on every row."""
     with warnings.catch_warnings():  # a missing batching rule costs time, nothing else
         warnings.filterwarnings("ignore", "There is a performance drop")

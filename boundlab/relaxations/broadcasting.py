@@ -15,20 +15,27 @@ def sum_to(rows: Tensor, shape: Sequence[int]) -> Tensor:
     extra = rows.dim() - 1 - len(shape)
     if extra:
         rows = rows.sum(dim=tuple(range(1, 1 + extra)))
-    shrunk = [
-        1 + i
-        for i, (have, want) in enumerate(zip(rows.shape[1:], shape, strict=True))
-        if have != want
-    ]
-    return rows.sum(dim=shrunk, keepdim=True) if shrunk else rows
+    sizes = zip(rows.shape[1:], shape, strict=True)
+    shrunk = [dim for dim, (have, want) in enumerate(sizes, start=1) if have != want]
+    if not shrunk:
+        return rows
+    return rows.sum(dim=shrunk, keepdim=True)
 
 
 def sum_per_sample(rows: Tensor, shape: Sequence[int]) -> Tensor:
     """Undo broadcasting of a value without samples, sample by sample: (rows, samples, *big) ->
     (rows, samples, *shape)."""
-    # a 1 may stand for the samples
-    wide = [1] * (rows.dim() - 2 - len(shape)) + list(shape)[max(0, len(shape) - rows.dim() + 2) :]
+    ndim = rows.dim() - 2
+    missing, extra = max(0, ndim - len(shape)), max(0, len(shape) - ndim)
+    wide = [1] * missing + list(shape)[extra:]  # a 1 may stand for the samples: it is extra
     return sum_to(rows.flatten(0, 1), wide).reshape(*rows.shape[:2], *shape)
+
+
+def undo_broadcasting(rows: Tensor, shape: Sequence[int], per_sample: bool) -> Tensor:
+    """:func:`sum_per_sample`, or :func:`sum_to`."""
+    if per_sample:
+        return sum_per_sample(rows, shape)
+    return sum_to(rows, shape)
 
 
 def one_a_sample(rows: Tensor, shapes: Sequence[torch.Size], shared: set[int]) -> bool:

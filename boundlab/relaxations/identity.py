@@ -21,13 +21,16 @@ class IdentityForm:
     source: Interval
 
     def dense(self) -> ForwardBound:
-        shape, size = self.source.shape, self.source.shape.numel()
-        form = torch.zeros(
-            self.columns + 1, size, dtype=self.source.dtype, device=self.source.device
-        )
+        """(columns + 1, *shape of the source), ones on a diagonal."""
+        source = self.source
+        size = source.shape.numel()
+        form = torch.zeros(self.columns + 1, size, dtype=source.dtype, device=source.device)
         form[self.first : self.first + size].fill_diagonal_(1)
-        return form.reshape(-1, *shape)
+        return form.reshape(-1, *source.shape)
 
 
 def dense(form: ForwardBound | IdentityForm) -> ForwardBound:
-    return form.dense() if isinstance(form, IdentityForm) else form
+    """A form as coefficients that are written out."""
+    if isinstance(form, IdentityForm):
+        return form.dense()
+    return form

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Window
 from boundlab.kernels.reductions import spares
-from boundlab.relaxations.broadcasting import align, one_a_sample, sum_per_sample, sum_to
+from boundlab.relaxations.broadcasting import align, one_a_sample, undo_broadcasting
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import (
     ForwardBound,
@@ -40,34 +40,34 @@ class Lines(Relaxation):
         c- (up - low): then the positive part of the rows is not needed at all."""
         if low is up:
             return rows * low
-        return (positive * low).addcmul_(negative, up if positive is not rows else up - low)
+        if positive is rows:
+            up = up - low
+        return (positive * low).addcmul_(negative, up)
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return rows if self.lower_bias is None else rows.clamp(min=0), rows.clamp(max=0)
+        """The positive part of the rows, or all of them where that will do, and the negative
+        one."""
+        negative = rows.clamp(max=0)
+        if self.lower_bias is None:
+            return rows, negative
+        return rows.clamp(min=0), negative
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        positive, negative = self._parts(rows)
-        mixed = [
-            self._mixed(rows, positive, negative, low, up)
-            for low, up in zip(self.lower, self.upper, strict=True)
-        ]
-        return [
-            sum_to(part, shape) for part, shape in zip(mixed, self.shapes, strict=True)
-        ], _terms(positive, self.lower_bias, negative, self.upper_bias)
+        return self._pulled(rows, set())
 
     def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
         if one_a_sample(rows, self.shapes, shared):
             return None
+        return self._pulled(rows, shared)
+
+    def _pulled(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
         positive, negative = self._parts(rows)
-        mixed = [
-            self._mixed(rows, positive, negative, low, up)
-            for low, up in zip(self.lower, self.upper, strict=True)
-        ]
-        found = [
-            sum_per_sample(part, shape) if k in shared else sum_to(part, shape)
-            for k, (part, shape) in enumerate(zip(mixed, self.shapes, strict=True))
-        ]
-        return found, _terms(positive, self.lower_bias, negative, self.upper_bias)
+        out = []
+        slopes = zip(self.lower, self.upper, self.shapes, strict=True)
+        for k, (low, up, shape) in enumerate(slopes):
+            mixed = self._mixed(rows, positive, negative, low, up)
+            out.append(undo_broadcasting(mixed, shape, per_sample=k in shared))
+        return out, _terms(positive, self.lower_bias, negative, self.upper_bias)
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         shape = torch.Size((rows.values.shape[1], *rows.places.shape))
@@ -76,22 +76,16 @@ class Lines(Relaxation):
         out = []
         positive, negative = self._parts(rows.values)
         for low, up in zip(self.lower, self.upper, strict=True):
-            taken = rows.take(low)
-            out.append(
-                rows.with_values(
-                    self._mixed(
-                        rows.values,
-                        positive,
-                        negative,
-                        taken,
-                        taken if low is up else rows.take(up),
-                    )
-                )
-            )
-        terms = _terms(positive, self.lower_bias, negative, self.upper_bias)
-        return out, dots_of_windows(
-            [(rows.with_values(part, rows.clean), constant) for part, constant in terms]
-        )
+            below = above = rows.take(low)
+            if up is not low:
+                above = rows.take(up)
+            mixed = self._mixed(rows.values, positive, negative, below, above)
+            out.append(rows.with_values(mixed))
+        terms = [
+            (rows.with_values(part, rows.clean), constant)
+            for part, constant in _terms(positive, self.lower_bias, negative, self.upper_bias)
+        ]
+        return out, dots_of_windows(terms)
 
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
@@ -101,21 +95,19 @@ class Lines(Relaxation):
         up: Tensor | None = None
         for a, b, low_form, up_form in zip(self.lower, self.upper, lower, upper, strict=True):
             low_form, up_form = align(low_form, ndim), align(up_form, ndim)
-            low_part, up_part = _signed(a, low_form, up_form), _signed(b, up_form, low_form)
-            low = low_part if low is None else low + low_part
-            up = up_part if up is None else up + up_part
+            low = _plus(low, _signed(a, low_form, up_form))
+            up = _plus(up, _signed(b, up_form, low_form))
         assert low is not None and up is not None
         return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
 
 
 def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:
     """The relaxation that knows only an interval: slope zero in every perturbed argument."""
-    kinds = [x.dtype for x in (bounds, *inputs) if x.dtype.is_floating_point]
-    dtype = kinds[0] if kinds else torch.get_default_dtype()
+    kinds = (x.dtype for x in (bounds, *inputs) if x.dtype.is_floating_point)
+    dtype = next(kinds, torch.get_default_dtype())
+    lower, upper = bounds.lower.to(dtype), bounds.upper.to(dtype)
     zeros = tuple(torch.zeros(bounds.shape, dtype=dtype, device=bounds.device) for _ in inputs)
-    return Lines(
-        zeros, bounds.lower.to(dtype), zeros, bounds.upper.to(dtype), tuple(x.shape for x in inputs)
-    )
+    return Lines(zeros, lower, zeros, upper, tuple(x.shape for x in inputs))
 
 
 def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor | None) -> Terms:
@@ -125,6 +117,13 @@ def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor |
         for rows, constant in ((positive, lower), (negative, upper))
         if constant is not None
     ]
+
+
+def _plus(total: Tensor | None, part: Tensor) -> Tensor:
+    """A sum that begins with its first part."""
+    if total is None:
+        return part
+    return total + part
 
 
 def _signed(slope: Tensor, rising: ForwardBound, falling: ForwardBound) -> ForwardBound:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Placement, Window
 from boundlab.kernels.reductions import seems_finite
-from boundlab.relaxations.broadcasting import one_a_sample, sum_per_sample, sum_to
+from boundlab.relaxations.broadcasting import one_a_sample, undo_broadcasting
 from boundlab.relaxations.relaxation import (
     ForwardBound,
     Relaxation,
@@ -48,7 +48,9 @@ class Planes(Relaxation):
         return self._pulled(rows, set())
 
     def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms] | None:
-        return None if one_a_sample(rows, self.shapes, shared) else self._pulled(rows, shared)
+        if one_a_sample(rows, self.shapes, shared):
+            return None
+        return self._pulled(rows, shared)
 
     def _pulled(self, rows: Rows, shared: set[int]) -> tuple[list[Rows], Terms]:
         positive, negative = rows.clamp(min=0), rows.clamp(max=0)
@@ -59,32 +61,20 @@ class Planes(Relaxation):
         for k, (letters, low, up, shape) in enumerate(
             zip(self.arguments, self.lower, self.upper, self.shapes, strict=True)
         ):
-            kept = self.result[0] + letters.replace(self.result[0], "") if k in shared else letters
+            kept = letters
+            if k in shared:  # the samples are not summed over, and come first
+                kept = self.result[0] + letters.replace(self.result[0], "")
             equation = f"R{self._summed_result},{self.space}->R{kept}"
-            coefficients = torch.einsum(equation, positive, low) + torch.einsum(
-                equation, negative, up
-            )
-            out.append(
-                sum_per_sample(coefficients, shape) if k in shared else sum_to(coefficients, shape)
-            )
+            pulled = torch.einsum(equation, positive, low)
+            pulled = pulled + torch.einsum(equation, negative, up)
+            out.append(undo_broadcasting(pulled, shape, per_sample=k in shared))
         return out, terms
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         """Slopes are cut to the window in the letters of y and whole in those that are summed
         over."""
-        batch, sizes = (
-            self.space[0],
-            dict(zip(self.result, (rows.values.shape[1], *rows.places.shape), strict=True)),
-        )
-        for letters, shape in zip(self.arguments, self.shapes, strict=True):
-            for letter, size in zip(letters, shape, strict=True):
-                if sizes.setdefault(letter, size) != size:
-                    return None  # an argument that is broadcast
-        if (
-            self.kept
-            or self.result[0] != batch
-            or any(letters[0] != batch for letters in self.arguments)
-        ):
+        sizes = self._sizes(rows)
+        if sizes is None or self.kept or not self._samples_come_first:
             return None
         rows = rows.zero_padded()
         runs = dict(zip(self.result[1:], rows.places.runs, strict=True))
@@ -102,17 +92,26 @@ class Planes(Relaxation):
         out = []
         for letters, low, up in zip(self.arguments, self.lower, self.upper, strict=True):
             equation = f"R{self.result},R{self.space}->R{letters}"
-            parts = [
-                torch.einsum(equation, c, _spread(space.take(slope, bounded=False), c))
-                for c, slope in ((positive, low), (negative, up))
-            ]
-            out.append(Window(parts[0] + parts[1], within(letters[1:])))
-        return out, dots_of_windows(
-            [
-                (rows.with_values(positive), self.lower_bias),
-                (rows.with_values(negative), self.upper_bias),
-            ]
-        )
+            pulled = torch.einsum(equation, positive, _seen(low, space, positive))
+            pulled = pulled + torch.einsum(equation, negative, _seen(up, space, negative))
+            out.append(Window(pulled, within(letters[1:])))
+        below = rows.with_values(positive), self.lower_bias
+        above = rows.with_values(negative), self.upper_bias
+        return out, dots_of_windows([below, above])
+
+    def _sizes(self, rows: Window) -> dict[str, int] | None:
+        """How many values each letter has; None if an argument is broadcast."""
+        shape = (rows.values.shape[1], *rows.places.shape)
+        sizes = dict(zip(self.result, shape, strict=True))
+        for letters, argument in zip(self.arguments, self.shapes, strict=True):
+            for letter, size in zip(letters, argument, strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    return None
+        return sizes
+
+    @property
+    def _samples_come_first(self) -> bool:
+        return all(letters[0] == self.space[0] for letters in (self.result, *self.arguments))
 
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
@@ -124,26 +123,20 @@ class Planes(Relaxation):
         ):
             equation = f"{self.space},R{letters}->R{self._summed_result}"
             if not seems_finite(low_form, up_form):  # a masked score has no slope
-                used = (
-                    torch.einsum(f"{self.space}->{letters}", ((a != 0) | (b != 0)).to(a.dtype)) > 0
-                )
+                sloping = ((a != 0) | (b != 0)).to(a.dtype)
+                used = torch.einsum(f"{self.space}->{letters}", sloping) > 0
                 low_form, up_form = torch.where(used, low_form, 0), torch.where(used, up_form, 0)
-            low = (
-                low
-                + torch.einsum(equation, a.clamp(min=0), low_form)
-                + torch.einsum(equation, a.clamp(max=0), up_form)
-            )
-            up = (
-                up
-                + torch.einsum(equation, b.clamp(min=0), up_form)
-                + torch.einsum(equation, b.clamp(max=0), low_form)
-            )
+            low = low + torch.einsum(equation, a.clamp(min=0), low_form)
+            low = low + torch.einsum(equation, a.clamp(max=0), up_form)
+            up = up + torch.einsum(equation, b.clamp(min=0), up_form)
+            up = up + torch.einsum(equation, b.clamp(max=0), low_form)
         assert isinstance(low, Tensor) and isinstance(up, Tensor)
         for d in self.kept:
             low, up = low.unsqueeze(d + 1), up.unsqueeze(d + 1)
         return add_constant(low, self.lower_bias), add_constant(up, self.upper_bias)
 
 
-def _spread(slope: Tensor, rows: Tensor) -> Tensor:
-    """A slope with as many rows as the coefficients it meets."""
+def _seen(slope: Tensor, space: Placement, rows: Tensor) -> Tensor:
+    """What is seen of a slope through a window, with as many rows as the coefficients it meets."""
+    slope = space.take(slope, bounded=False)
     return slope.expand(rows.shape[0], rows.shape[1], *slope.shape[2:])

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
+from boundlab.coefficients.outer import Outer
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
 
 Rows = Tensor
 """(rows, *shape of a node): one-sided coefficient rows."""
+RowsPerSample = Tensor | Outer
+"""(rows, samples, *shape of a node without a batch): what each sample asks of it, apart."""
 Terms = list[tuple[Rows, Tensor | None]]
 """Constants of a backward step, as pairs whose inner products per sample are to be added; None for
 a sum."""
@@ -54,7 +56,9 @@ class Relaxation(ABC):
         samples) itself instead of terms; None: it needs dense coefficients."""
         return None
 
-    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def backward_per_sample(
+        self, rows: Rows, shared: set[int]
+    ) -> tuple[Sequence[RowsPerSample], Terms] | None:
         """``backward`` for samples in dimension 0, with one coefficient a sample, (rows, samples,
         *shape), for the arguments ``shared``, which have no batch; None: it has no such form."""
         return None
@@ -65,7 +69,7 @@ class Relaxation(ABC):
         return False
 
 
-def checked(relaxation: Any, node: object) -> Relaxation:
+def checked(relaxation: object, node: object) -> Relaxation:
     """The relaxation that a rule made for a node, or an error that names the node if it is none."""
     if not isinstance(relaxation, Relaxation):
         raise ArgumentError(
@@ -83,7 +87,11 @@ def add_constant(form: ForwardBound, constant: Tensor | None) -> ForwardBound:
 
 
 def dots_of_windows(terms: list[tuple[Window, Tensor | None]]) -> Tensor | float:
+    """The sum of the terms, (rows, samples); 0.0 for none."""
     total: Tensor | float = 0.0
     for rows, constant in terms:
-        total = total + (rows.values.flatten(2).sum(2) if constant is None else rows.dot(constant))
+        if constant is None:
+            total = total + rows.values.flatten(2).sum(2)
+        else:
+            total = total + rows.dot(constant)
     return total
