@@ -12,8 +12,8 @@ from boundlab.coefficients.outer import Outer, norm
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
 from boundlab.regions.base import Region, drawn, inner, over_box, take_samples
-from boundlab.regions.boxes import Box, _given, check_not_empty, cut
-from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.regions.boxes import Box, check_not_empty, cut
+from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.relaxations.interval import DualRadius, Interval
 
 
@@ -70,10 +70,10 @@ class _Ball(Region):
 
     @property
     def centre(self) -> Tensor:
-        return _given(self.x)
+        return given(self.x)
 
     def hull(self) -> Interval:
-        x = _given(self.x)
+        x = given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
 
     @property
@@ -114,7 +114,7 @@ class _Ball(Region):
 
     def least(self, rows: Tensor | Outer | Window) -> Tensor:
         """Rows that see a part of the value need no more of the set."""
-        x = _given(self.x)
+        x = given(self.x)
         if isinstance(rows, Outer) and self._is_plain:
             return rows.dot(x) - torch.as_tensor(self.eps, dtype=x.dtype, device=x.device).reshape(
                 ()
@@ -133,7 +133,7 @@ class _Ball(Region):
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         """Hoelder: min over the ball is <c, centre> - ||eps c||_q with 1/p + 1/q = 1."""
-        x = _given(self.x)
+        x = given(self.x)
         if coefficients.dim() == 2:  # of single numbers
             eps, hull = radius(self.eps, x).expand(x.shape), self.hull()
             box = (
@@ -244,7 +244,7 @@ class _Ball(Region):
         Cutting to a range that holds the centre moves every element towards it, so the point stays
         in the ball.
         """
-        x = _given(self.x)
+        x = given(self.x)
         batch = x.shape[0] if batched and x.dim() else 1
         flat = drawn(torch.randn, (batch, x.numel() // max(batch, 1)), generator, x)
         size = (
@@ -334,63 +334,3 @@ class Lp(_Ball):
 
     def at(self, value: Tensor) -> Lp:
         return self if self.x is not None else Lp(value, self.p, self.eps, self.lower, self.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class L0(Region):
-    """At most k elements of each sample replaced by anything in ``[lower, upper]``; k is a number
-    or one per sample."""
-
-    x: Tensor | None = None
-    k: int | Tensor = 1
-    lower: Number = 0.0
-    upper: Number = 1.0
-
-    def __post_init__(self) -> None:
-        k = torch.as_tensor(self.k, device="cpu" if self.x is None else self.x.device)
-        if k.is_floating_point() or (k < 0).any():
-            raise ArgumentError(
-                f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}"
-            )
-        if self.x is not None:
-            centre_tensor(self.x)
-            if (spread(self.lower, self.x, "lower") > spread(self.upper, self.x, "upper")).any():
-                raise ArgumentError("L0: lower exceeds upper, so no element has anywhere to go")
-
-    def at(self, value: Tensor) -> L0:
-        return self if self.x is not None else L0(value, self.k, self.lower, self.upper)
-
-    @property
-    def centre(self) -> Tensor:
-        return _given(self.x)
-
-    def _counts(self, samples: int) -> Tensor:
-        return torch.as_tensor(self.k, device=_given(self.x).device).reshape(-1).expand(samples)
-
-    def hull(self) -> Interval:
-        x = _given(self.x)
-        low = torch.minimum(x, spread(self.lower, x, "lower").expand(x.shape))
-        up = torch.maximum(x, spread(self.upper, x, "upper").expand(x.shape))
-        k = torch.as_tensor(self.k, device=x.device)
-        moves = (k > 0).reshape(-1, *[1] * (x.dim() - 1)) if k.dim() else k > 0
-        return Interval(torch.where(moves, low, x), torch.where(moves, up, x))
-
-    def minimum(self, coefficients: Tensor) -> Tensor:
-        """Exact: change the k elements whose best change lowers the sum most."""
-        x = _given(self.x)
-        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
-        gains = torch.minimum(coefficients * (low - x), coefficients * (up - x)).clamp(max=0)
-        gains = gains.flatten(2) if gains.dim() > 2 else gains.unsqueeze(2)
-        ordered = gains.sort(dim=2).values
-        rank = torch.arange(ordered.shape[2], device=x.device)
-        chosen = rank < self._counts(ordered.shape[1])[:, None]
-        return inner(coefficients, x) + torch.where(chosen, ordered, 0).sum(2)
-
-    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
-        x = _given(self.x)
-        batch = x.shape[0] if batched and x.dim() else 1
-        rank = drawn(torch.rand, x.shape, generator, x).reshape(batch, -1).argsort(1).argsort(1)
-        chosen = (rank < self._counts(batch)[:, None]).reshape(x.shape)
-        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
-        place = low + drawn(torch.rand, x.shape, generator, x) * (up - low)
-        return torch.where(chosen, place, x)

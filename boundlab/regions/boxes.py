@@ -11,7 +11,7 @@ from boundlab.coefficients.outer import Outer
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
 from boundlab.regions.base import Region, drawn, over_box, take_samples
-from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.relaxations.interval import Interval, middle
 
 
@@ -94,20 +94,11 @@ class Linf(_BoxLike):
 
     @property
     def centre(self) -> Tensor:
-        return _given(self.x)
+        return given(self.x)
 
     def hull(self) -> Interval:
-        x = _given(self.x)
+        x = given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
-
-
-def _given(x: Tensor | None) -> Tensor:
-    if x is None:
-        raise ArgumentError(
-            "this region has no centre: give it one, or use it in perturb={...} where it sits on "
-            "the parameter's value"
-        )
-    return x
 
 
 def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> Interval:

@@ -26,6 +26,16 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
     return x
 
 
+def given(x: Tensor | None) -> Tensor:
+    """The centre of a region that has one."""
+    if x is None:
+        raise ArgumentError(
+            "this region has no centre: give it one, or use it in perturb={...} where it sits on "
+            "the parameter's value"
+        )
+    return x
+
+
 def spread(value: Number, x: Tensor, what: str) -> Tensor:
     """A number, one per sample, or a tensor with the dimensions of x, as a tensor that broadcasts
     against x.
