@@ -95,43 +95,46 @@ def drawn(
 ) -> Tensor:
     """Random numbers, ``torch.rand`` or ``torch.randn``, beside another tensor, from a generator of
     any device."""
-    source = like.device if generator is None else generator.device
-    return draw(tuple(shape), generator=generator, dtype=like.dtype, device=source).to(like.device)
+    source = like.device
+    if generator is not None:
+        source = generator.device
+    numbers = draw(tuple(shape), generator=generator, dtype=like.dtype, device=source)
+    return numbers.to(like.device)
+
+
+def batch_size(x: Tensor, batched: bool) -> int:
+    """How many sets a region around x holds: one for each sample, or one."""
+    if batched and x.dim():
+        return x.shape[0]
+    return 1
 
 
 def inner(coefficients: Tensor, value: Tensor) -> Tensor:
     """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value ->
     (rows, samples)."""
-    return (
-        coefficients * value
-        if coefficients.dim() == 2
-        else dots(coefficients.flatten(2), _by_sample(coefficients, value))
-    )
+    if coefficients.dim() == 2:
+        return coefficients * value
+    return dots(coefficients.flatten(2), _by_sample(coefficients, value))
 
 
 def over_box(coefficients: Tensor, box: Interval) -> Tensor:
     """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples,
     *shape) -> (rows, samples)."""
     centre, radius = box.centre, box.radius
-    if (
-        coefficients.dim() == 2
-        or not coefficients.requires_grad
-        or centre.requires_grad
-        or radius.requires_grad
-    ):
+    moves = centre.requires_grad or radius.requires_grad
+    if coefficients.dim() == 2 or moves or not coefficients.requires_grad:
         return inner(coefficients, centre) - inner(coefficients.abs(), radius)
-    return least(
-        coefficients.flatten(2), _by_sample(coefficients, centre), _by_sample(coefficients, radius)
-    )
+    centre, radius = _by_sample(coefficients, centre), _by_sample(coefficients, radius)
+    return least(coefficients.flatten(2), centre, radius)
 
 
 def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
-    """(samples, n)."""
-    wide = (
-        value.expand(coefficients.shape[1:])
-        if value.dim() == coefficients.dim() - 1
-        else value.expand(coefficients.shape[2:]).unsqueeze(0)
-    )
+    """A value with or without samples that the coefficients (rows, samples, *shape) meet:
+    (samples, n)."""
+    if value.dim() == coefficients.dim() - 1:
+        wide = value.expand(coefficients.shape[1:])
+    else:
+        wide = value.expand(coefficients.shape[2:]).unsqueeze(0)
     return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
@@ -143,12 +146,19 @@ def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
     held = {f.name: getattr(region, f.name) for f in fields(region)}
     found = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
     changed = {name: value for name, value in found.items() if value is not held[name]}
-    return replace(region, **changed) if changed else region
+    if not changed:
+        return region
+    return replace(region, **changed)
 
 
 def take_samples(region: Region, chosen: slice | Tensor) -> Region:
     """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the
     same for all samples."""
     dims, samples = region.centre.dim(), region.centre.shape[0]
-    own = lambda t: t.dim() > 0 and t.shape[0] == samples and t.dim() in (1, dims)
-    return with_tensors(region, lambda t: t[chosen] if own(t) else t)
+
+    def taken(tensor: Tensor) -> Tensor:
+        if tensor.dim() > 0 and tensor.shape[0] == samples and tensor.dim() in (1, dims):
+            return tensor[chosen]
+        return tensor
+
+    return with_tensors(region, taken)

@@ -90,7 +90,9 @@ class Linf(_BoxLike):
             radius(self.eps, torch.zeros(()))
 
     def at(self, value: Tensor) -> Linf:
-        return self if self.x is not None else Linf(value, self.eps, self.lower, self.upper)
+        if self.x is not None:
+            return self
+        return Linf(value, self.eps, self.lower, self.upper)
 
     @property
     def centre(self) -> Tensor:
