@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 
 from boundlab.capture.faithful import Snapshot, compare
 from boundlab.capture.torch_export import Function, copies, export
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.compat.ambient import AUTOCAST, undisturbed, usable
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MemoryLimit, MixedSamples
@@ -105,7 +106,7 @@ def capture(
     fixed = {
         shape[0]
         for name, (shape, _, free) in net.graph.examples.items()
-        if net.graph.nodes[name].layout is not None and not free
+        if net.graph.nodes[name].layout.batched and not free
     }
     if fixed:
         log.warning(
@@ -436,7 +437,7 @@ class Net:
 
     def read_labels(self, answer: Answer, target: str, labels: Any) -> Tensor:
         """Labels for the samples of an answer, checked."""
-        samples = answer.analysis.samples if self.graph.nodes[target].layout is not None else 1
+        samples = self.graph.nodes[target].layout.count(answer.analysis.samples)
         value = answer.analysis.values[target]
         return read_labels(labels, samples, self._classes(answer, target), value.device)
 
@@ -479,26 +480,21 @@ class Net:
         if target not in analysis.plan.variable:
             raise ArgumentError("the output does not depend on anything that is perturbed")
         node, like = analysis.graph.nodes[target], analysis.interval(target).lower
-        samples = analysis.samples if node.layout is not None else None
+        samples = analysis.samples if node.layout.batched else None
         elements = analysis.elements(target)
         if spec is not None:
             rows = elements.of_spec(_spec_tensor(spec))
-            out_shape = [rows.shape[0]]
+            out_shape = [len(rows)]
         else:
             rows = elements.identity()
-            whole = list(like.shape)
-            out_shape = (
-                whole
-                if node.layout is None
-                else _without(whole, node.layout.dim, node.layout.outer * node.layout.inner)
-            )
+            out_shape = list(node.layout.sample_shape(like.shape))
         lower_A, lower_b = self._lines(answer, target, rows, out_shape, samples)
         upper_A, upper_b = self._lines(answer, target, -rows, out_shape, samples)
         # an overflow says nothing
         lower_b, upper_b = (
             bias.masked_fill(torch.isposinf(bias), -torch.inf) for bias in (lower_b, upper_b)
         )
-        batched = {name: analysis.graph.nodes[name].layout is not None for name in analysis.regions}
+        batched = {name: analysis.graph.nodes[name].layout.batched for name in analysis.regions}
         names = self._public_names(analysis.regions)
         return LinearBounds(
             {names[k]: v for k, v in lower_A.items()},
@@ -529,20 +525,18 @@ class Net:
         return joined([self._in_parts(ask, *part, may) for part in parts])
 
     def _lines(
-        self, answer: Answer, target: str, rows: Tensor, out: list[int], samples: int | None
+        self, answer: Answer, target: str, rows: Coefficients, out: list[int], samples: int | None
     ) -> tuple[dict[str, Tensor], Tensor]:
         ends, bias = backward.propagate_backward(answer.analysis, target, rows)
         lead = [] if samples is None else [samples]
         matrices = {}
         for name, region in answer.analysis.regions.items():
-            shape = region.centre.shape
-            shape = shape[1:] if answer.analysis.graph.nodes[name].layout is not None else shape
-            found = ends.get(name)
-            part = None if found is None else backward.dense(found)
-            if part is None:
-                part = torch.zeros(
-                    rows.shape[0], samples or 1, *shape, dtype=rows.dtype, device=rows.device
-                )
+            shape = answer.analysis.graph.nodes[name].layout.sample_shape(region.centre.shape)
+            if name in ends:
+                part = ends[name].dense()
+            else:
+                size = (len(rows), samples or 1, *shape)
+                part = torch.zeros(size, dtype=rows.dtype, device=rows.device)
             matrices[name] = part.transpose(0, 1).reshape([*lead, *out, *shape])
         return matrices, bias.T.reshape([*lead, *out])
 
@@ -865,7 +859,7 @@ class Net:
     def _samples(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> int:
         sizes = {}
         for name in self.graph.inputs:
-            if self.graph.nodes[name].layout is not None:
+            if self.graph.nodes[name].layout.batched:
                 sizes[name] = (regions[name].centre if name in regions else values[name]).shape[0]
         if len(set(sizes.values())) > 1:
             raise ArgumentError(f"the inputs disagree on the batch size: {sizes}")
@@ -883,7 +877,7 @@ class Net:
     def _classes(self, answer: Answer, target: str) -> int:
         value = answer.analysis.values[target]
         shape = value.shape
-        return int(shape[-1]) if self.graph.nodes[target].layout is not None else int(shape.numel())
+        return int(shape[-1]) if self.graph.nodes[target].layout.batched else int(shape.numel())
 
     def _output(
         self, answer: Answer, output: Any, sides: str, kept: Mapping[str, Bounds], asked: bool
@@ -961,10 +955,6 @@ class Net:
 def _has_dimensions(value: Any) -> bool:
     """Tensors without may lie on the CPU whatever they meet."""
     return isinstance(value, Tensor) and value.dim() > 0
-
-
-def _without(shape: list[int], dim: int, rest: int) -> list[int]:
-    return shape[:dim] + ([rest] if rest > 1 else []) + shape[dim + 1 :]
 
 
 def _spec_tensor(spec: Any) -> Tensor:

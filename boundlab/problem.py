@@ -108,7 +108,7 @@ class Problem:
             return values, dict(self.regions)
         nodes, origin = self.net.graph.nodes, state.origin
         take: Callable[[Tensor], Tensor] = lambda value: value[origin.to(value.device)]
-        batched = [name for name in self.net.graph.inputs if nodes[name].layout is not None]
+        batched = [name for name in self.net.graph.inputs if nodes[name].layout.batched]
         values |= {name: take(values[name]) for name in batched if name in values}
         regions = dict(self.regions)
         for name in batched:

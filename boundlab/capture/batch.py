@@ -15,6 +15,7 @@ from boundlab.capture import layouts
 from boundlab.capture.values import MANY, Values
 from boundlab.errors import CaptureError, MixedSamples
 from boundlab.graph.graph import Graph, Ref
+from boundlab.graph.layout import Layout
 
 log = logging.getLogger("boundlab")
 
@@ -74,7 +75,7 @@ def _find_fixed_batch(graph: Graph, values: Values, trial: Trial, batched: bool 
 def _returns_samples(graph: Graph) -> bool:
     """Whether dimension 0 of every output counts samples."""
     outputs = [graph.nodes[o.name].layout for o in graph.outputs if isinstance(o, Ref)]
-    return all(layout is not None and layout.dim == 0 for layout in outputs)
+    return all(isinstance(layout, Layout) and layout.dim == 0 for layout in outputs)
 
 
 def _with_layouts(graph: Graph, shapes: layouts.Shapes, batched: set[str], trial: Trial) -> Graph:

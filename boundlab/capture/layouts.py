@@ -18,7 +18,7 @@ from torch import Tensor
 
 from boundlab.errors import MixedSamples
 from boundlab.graph.graph import Graph, Node, Ref
-from boundlab.graph.layout import Layout
+from boundlab.graph.layout import SHARED, Layout
 from boundlab.rules.registry import aten
 from boundlab.rules.structure import (
     Meets,
@@ -73,7 +73,9 @@ def assign(graph: Graph, shapes: Shapes, batched: set[str]) -> Graph:
         place = _own_places(site)
         if place is not None:
             own[node.name] = place
-    nodes = {name: replace(node, layout=layouts[name]) for name, node in graph.nodes.items()}
+    nodes = {
+        name: replace(node, layout=layouts[name] or SHARED) for name, node in graph.nodes.items()
+    }
     return replace(graph, nodes=nodes, batched=True, unknown=unknown)
 
 
@@ -154,7 +156,7 @@ def vouched(graph: Graph) -> list[Node]:
     known = [
         node
         for node in graph.nodes.values()
-        if node.op is not None and node.layout is not None and node.name not in graph.unknown
+        if node.op is not None and node.layout.batched and node.name not in graph.unknown
     ]
     return [node for node in known if _structure_of(node) is samples_first]
 
@@ -174,7 +176,7 @@ def try_out(graph: Graph, values: Mapping[str, Any]) -> None:
         read = [
             name
             for name in node.inputs
-            if graph.nodes[name].layout is not None and isinstance(values[name], Tensor)
+            if graph.nodes[name].layout.batched and isinstance(values[name], Tensor)
         ]
         for scale in (0.1, 1.0, 10.0):
             if _samples_meet(node, values, read, _Noise(scale, generator)):

@@ -8,10 +8,15 @@ that ask for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from boundlab.coefficients.coefficients import Coefficients, pick_rows
+from boundlab.coefficients.dense import PerSample
+from boundlab.relaxations.interval import Interval
 
 
 def norm(values: Tensor, order: float, dim: int = -1) -> Tensor:
@@ -24,29 +29,53 @@ def norm(values: Tensor, order: float, dim: int = -1) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Outer:
+class Outer(Coefficients):
     """left (rows, samples, out) and right (samples, in) for the coefficients (rows, samples, out,
     in)."""
 
     left: Tensor
     right: Tensor
 
+    @property
+    def stored(self) -> tuple[Tensor, ...]:
+        return self.left, self.right
+
+    def whole(self) -> PerSample:
+        return PerSample.of(self.dense())
+
     def dense(self) -> Tensor:
         return self.left.unsqueeze(-1) * self.right.unsqueeze(-2)
 
+    def by_sample(self) -> Tensor:
+        return self.dense().flatten(2)
+
     def dot(self, value: Tensor) -> Tensor:
-        """The inner products with a matrix (out, in): (rows, samples)."""
         return (self.left * torch.matmul(self.right, value.T)).sum(-1)
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> PerSample:
+        return self.whole().apply(function)
+
+    def pick(self, kept: Tensor) -> Outer:
+        return Outer(pick_rows(self.left, kept), self.right)
+
+    def __getitem__(self, rows: slice) -> Outer:
+        return Outer(self.left[rows], self.right)
+
+    def __add__(self, other: Coefficients) -> PerSample:
+        return PerSample.of(self.dense() + other.dense())
+
+    def __neg__(self) -> Outer:
+        return Outer(-self.left, self.right)
+
+    def over_box(self, box: Interval) -> Tensor:
+        return self.dot(box.centre) - Outer(self.left.abs(), self.right.abs()).dot(box.radius)
+
+    def detach(self) -> Outer:
+        return Outer(self.left.detach(), self.right.detach())
 
     def norm(self, order: float) -> Tensor:
         """The norms of the coefficients as vectors: (rows, samples)."""
         return norm(self.left, order) * norm(self.right, order)
-
-    def abs(self) -> Outer:
-        return Outer(self.left.abs(), self.right.abs())
-
-    def __neg__(self) -> Outer:
-        return Outer(-self.left, self.right)
 
     def total(self, shares: Tensor) -> Tensor:
         """The sum over the samples with shares (samples,): (rows, 1, out, in)."""

@@ -12,7 +12,7 @@ Windows are for nodes whose samples lie in dimension 0; all shapes below are tho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from boundlab.coefficients.coefficients import Coefficients, pick_rows
+from boundlab.coefficients.dense import PLAIN, Dense
 from boundlab.kernels.reductions import product, unless_infinite
+from boundlab.relaxations.interval import Interval
 
 INDICES = 1 << 18
 """How many values are put in their places at once."""
@@ -75,6 +78,11 @@ class Placement:
             run is not None or size == whole
             for run, size, whole in zip(self.runs, self.sizes, self.shape, strict=True)
         )
+
+    def reindexed(self, change: Callable[[Tensor], Tensor]) -> Placement:
+        """The windows of other rows: change takes the indices (rows, samples) of the runs."""
+        runs = [run and replace(run, index=change(run.index)) for run in self.runs]
+        return replace(self, runs=tuple(runs))
 
     @property
     def moving(self) -> list[int]:
@@ -224,7 +232,7 @@ class Placement:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Window(Coefficients):
     """Coefficient rows (rows, samples, *sizes) at their places; zero elsewhere.
 
     ``clean``: whether the values that stick out of the node are known to be 0. They stand for
@@ -246,6 +254,10 @@ class Window:
         )
 
     @property
+    def stored(self) -> tuple[Tensor, ...]:
+        return (self.values,)
+
+    @property
     def fraction(self) -> float:
         """The size of the window relative to the node."""
         return math.prod(self.places.sizes) / max(1, math.prod(self.places.shape))
@@ -258,17 +270,22 @@ class Window:
     def with_values(self, values: Tensor, clean: bool = True) -> Window:
         return replace(self, values=values, clean=clean)
 
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Window:
+        rows = self.zero_padded()
+        return rows.with_values(function(rows.values))
+
     def scaled(self, constant: Tensor) -> Window:
         """Times a constant that is broadcastable to (samples, *shape), elementwise."""
         return self.with_values(self.values * self.take(constant))
 
     def pick(self, kept: Tensor) -> Window:
         """Some of the rows of each sample: kept (fewer rows, samples)."""
-        runs = tuple(
-            None if run is None else replace(run, index=run.index.gather(0, kept))
-            for run in self.places.runs
-        )
-        return Window(_pick(self.values, kept), replace(self.places, runs=runs), self.clean)
+        places = self.places.reindexed(lambda index: index.gather(0, kept))
+        return Window(pick_rows(self.values, kept), places, self.clean)
+
+    def __getitem__(self, rows: slice) -> Window:
+        places = self.places.reindexed(lambda index: index[rows])
+        return Window(self.values[rows], places, self.clean)
 
     def zero_padded(self) -> Window:
         """With zeros where a window sticks out."""
@@ -282,17 +299,16 @@ class Window:
             )
         )
 
-    def dot(self, constant: Tensor | Constant) -> Tensor:
-        """Inner products with a constant: (rows, samples)."""
-        part, whole = (
-            self.take(constant),
-            constant.value if isinstance(constant, Constant) else constant,
-        )
+    def dot(self, value: Tensor | Constant) -> Tensor:
+        part = self.take(value)
         return unless_infinite(
             lambda: (self.values * part).flatten(2).sum(2),
             lambda: product(self.values, part).flatten(2).sum(2),
-            whole,
+            value.value if isinstance(value, Constant) else value,
         )
+
+    def over_box(self, box: Interval) -> Tensor:
+        return self.dot(box.centre) - self.apply(torch.abs).dot(box.radius)
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""
@@ -304,11 +320,28 @@ class Window:
         runs = tuple(None if d in dims else run for d, run in enumerate(p.runs))
         return Window(p.fill(self.values, dims), Placement(p.shape, sizes, runs), self.clean)
 
+    def whole(self) -> Dense:
+        return Dense(self.dense(), PLAIN, self.values.shape[1])
+
     def dense(self) -> Tensor:
         """(rows, samples, *shape)."""
         return self.covering(self.places.moving).values
 
-    def __add__(self, other: Window) -> Window:
+    def by_sample(self) -> Tensor:
+        return self.whole().by_sample()
+
+    def __add__(self, other: Coefficients) -> Coefficients:
+        if isinstance(other, Window):
+            return self._union(other)
+        first, second = self.dense(), other.dense()
+        own = bool(self.places.moving)  # nobody else has what was just made dense
+        if own and not first.requires_grad and not second.requires_grad:
+            first.add_(second)
+            return Dense(first, PLAIN, first.shape[1])
+        return Dense(first + second, PLAIN, first.shape[1])
+
+    def _union(self, other: Window) -> Window:
+        """The sum, on windows that cover those of both."""
         a, b = self, other
         if a.places is b.places:
             return a.with_values(a.values + b.values, a.clean and b.clean)
@@ -333,17 +366,6 @@ class Window:
             for w, pad in zip((a, b), pads, strict=True)
         ]
         return Window(grown[0] + grown[1], Placement(a.places.shape, tuple(sizes), tuple(runs)))
-
-
-def pick(rows: Tensor | Window, kept: Tensor) -> Tensor | Window:
-    """Some of the rows of each sample: (rows, samples, ...), kept (fewer rows, samples) -> (fewer
-    rows, samples, ...)."""
-    return rows.pick(kept) if isinstance(rows, Window) else _pick(rows, kept)
-
-
-def _pick(rows: Tensor, kept: Tensor) -> Tensor:
-    flat = kept * rows.shape[1] + torch.arange(rows.shape[1], device=rows.device)
-    return rows.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, kept.shape)
 
 
 def _gap(first: Run | None, second: Run | None) -> int | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from boundlab.compat.private import pytree, qualified_name
-from boundlab.graph.layout import Layout
+from boundlab.graph.layout import SHARED, SampleLayout
 from boundlab.graph.sizes import Sizes
 
 
@@ -61,7 +61,7 @@ class Node:
     call ``op(*args, **kwargs)``.
 
     ``output`` picks one result of an operator that returns several. ``layout`` says where the
-    samples of the batch lie in the node's value, None if the value carries no batch dimension.
+    samples of the batch lie in the node's value.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Node:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     output: int | None = None
-    layout: Layout | None = None
+    layout: SampleLayout = SHARED
     origin: Origin = Origin()
 
     @cached_property

@@ -1,13 +1,14 @@
 """Where the samples of a batch lie in a tensor.
 
 In the nodes of real networks exactly one dimension carries the batch, alone or merged with another
-one (heads, time): its size is ``outer * samples * inner`` in C order. Samples do not interact, so
-transposes of operators never need to know; only sums per sample and the place of a specification
-do.
+one (heads, time): its size is ``outer * samples * inner`` in C order (:class:`Layout`); or none
+does, and all samples share the value (:class:`Shared`). Samples do not interact, so transposes of
+operators never need to know; only sums per sample and the place of a specification do.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,16 +18,104 @@ from torch import Tensor
 from boundlab.kernels.reductions import dots, product, unless_infinite
 
 
+class SampleLayout(ABC):
+    """How the elements of a node belong to samples. ``lead``: dimensions in front of the node's."""
+
+    @property
+    @abstractmethod
+    def batched(self) -> bool:
+        """Whether a dimension carries samples."""
+
+    @property
+    @abstractmethod
+    def plain(self) -> bool:
+        """Whether samples lie in dimension 0, alone."""
+
+    @abstractmethod
+    def count(self, samples: int) -> int:
+        """How many samples the value has: those of the batch, or one that all share."""
+
+    @abstractmethod
+    def sample_shape(self, shape: Sequence[int]) -> torch.Size:
+        """The shape of one sample of a value of some shape."""
+
+    @abstractmethod
+    def samples_first(self, rows: Tensor, samples: int) -> Tensor:
+        """``(rows, *shape) -> (rows, count, rest)``: each sample's elements, flattened."""
+
+    @abstractmethod
+    def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        """``(rows, count, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
+
+    @abstractmethod
+    def spread(self, numbers: Tensor, shape: torch.Size) -> Tensor:
+        """Numbers (rows, samples) for the rows that a relaxation propagates through the node,
+        broadcastable to (rows, *shape), or (rows * samples, *shape) for a shared value."""
+
+    @abstractmethod
+    def take(self, value: Tensor, samples: int, chosen: Tensor, lead: int = 0) -> Tensor:
+        """The value (*lead, *shape) of some samples."""
+
+    @abstractmethod
+    def join(self, values: Sequence[Tensor], sizes: Sequence[int], lead: int = 0) -> Tensor:
+        """The values (*lead, *shape) of consecutive parts of a batch, of these sizes, as one."""
+
+
 @dataclass(frozen=True)
-class Layout:
+class Shared(SampleLayout):
+    """No dimension carries samples (a weight): all samples share the value, which counts as one."""
+
+    batched = False
+    plain = False
+
+    def count(self, samples: int) -> int:
+        return 1
+
+    def sample_shape(self, shape: Sequence[int]) -> torch.Size:
+        return torch.Size(shape)
+
+    def samples_first(self, rows: Tensor, samples: int) -> Tensor:
+        return rows.reshape(rows.shape[0], 1, rows.shape[1:].numel())
+
+    def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        return rows.reshape(rows.shape[0], *shape)
+
+    def spread(self, numbers: Tensor, shape: torch.Size) -> Tensor:
+        return numbers.reshape(-1, *[1] * len(shape))
+
+    def take(self, value: Tensor, samples: int, chosen: Tensor, lead: int = 0) -> Tensor:
+        return value
+
+    def join(self, values: Sequence[Tensor], sizes: Sequence[int], lead: int = 0) -> Tensor:
+        return values[0]
+
+
+SHARED = Shared()
+
+
+@dataclass(frozen=True)
+class Layout(SampleLayout):
     """The batch lies in dimension ``dim``, whose size is ``outer * samples * inner``."""
 
     dim: int = 0
     outer: int = 1
     inner: int = 1
 
+    batched = True
+
+    @property
+    def plain(self) -> bool:
+        return self.dim == 0 and self.outer == self.inner == 1
+
+    def count(self, samples: int) -> int:
+        return samples
+
+    def sample_shape(self, shape: Sequence[int]) -> torch.Size:
+        merged = self.outer * self.inner
+        kept = [merged] if merged > 1 else []
+        return torch.Size([*shape[: self.dim], *kept, *shape[self.dim + 1 :]])
+
     def samples_first(self, rows: Tensor, samples: int) -> Tensor:
-        """``(rows, *shape) -> (rows, samples, rest)``: each sample's elements, flattened."""
         shape = rows.shape[1:]
         split = rows.reshape(
             rows.shape[0],
@@ -40,9 +129,9 @@ class Layout:
 
     def sum(self, rows: Tensor, samples: int) -> Tensor:
         """``(rows, *shape) -> (rows, samples)``: the sum of each sample's elements."""
-        if self.dim == 0 and self.outer == self.inner == 1:
-            return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
-        return self.samples_first(rows, samples).sum(2)
+        if not self.plain:
+            return self.samples_first(rows, samples).sum(2)
+        return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per
@@ -54,7 +143,7 @@ class Layout:
         )
 
     def _dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
-        plain = self.dim == 0 and self.outer == self.inner == 1
+        plain = self.plain
         places = rows.dim() - 3
         by_channel = (
             plain
@@ -76,16 +165,17 @@ class Layout:
         return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        """``(rows, samples, rest) -> (rows, *shape)``: the inverse of :meth:`samples_first`."""
         before, after = shape[: self.dim], shape[self.dim + 1 :]
-        split = (
-            rows.reshape(rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after)
-            if rows.numel()
-            else rows.new_zeros(
-                rows.shape[0], rows.shape[1], *before, self.outer, self.inner, *after
-            )
-        )
-        return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
+        split = (*rows.shape[:2], *before, self.outer, self.inner, *after)
+        if not rows.numel():
+            return rows.new_zeros(split).movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
+        return rows.reshape(split).movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
+
+    def spread(self, numbers: Tensor, shape: torch.Size) -> Tensor:
+        if self.plain:
+            return numbers.reshape(*numbers.shape, *[1] * (len(shape) - 1))
+        size = shape.numel() // numbers.shape[1]
+        return self.place(numbers.unsqueeze(2).expand(-1, -1, size), shape)
 
     def separate(self, rows: Tensor, samples: int) -> Tensor:
         """``(rows, *shape) -> (rows, samples, *shape)``: copy b keeps only the elements of sample
@@ -100,17 +190,15 @@ class Layout:
         mask = mask.reshape(samples, *[1] * self.dim, size, *[1] * (rows.dim() - 2 - self.dim))
         return rows.unsqueeze(1) * mask
 
-    def take(self, value: Tensor, samples: int, chosen: Tensor, behind: int = 0) -> Tensor:
-        """The value of some samples, (*lead, *shape) with ``behind`` leading dimensions."""
-        dim = self.dim + behind
+    def take(self, value: Tensor, samples: int, chosen: Tensor, lead: int = 0) -> Tensor:
+        dim = self.dim + lead
         if self.outer == self.inner == 1:
             return value.index_select(dim, chosen)
         split = value.unflatten(dim, (self.outer, samples, self.inner))
         return split.index_select(dim + 1, chosen).flatten(dim, dim + 2)
 
-    def join(self, values: Sequence[Tensor], sizes: Sequence[int], behind: int = 0) -> Tensor:
-        """The values of consecutive parts of a batch, of these sizes, as one."""
-        dim = self.dim + behind
+    def join(self, values: Sequence[Tensor], sizes: Sequence[int], lead: int = 0) -> Tensor:
+        dim = self.dim + lead
         if self.outer == self.inner == 1:
             return torch.cat(list(values), dim)
         split = [

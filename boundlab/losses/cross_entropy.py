@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.dense import PLAIN, Dense
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.losses.clean_pass import CleanPass
@@ -103,7 +104,7 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
     others = rise.scatter(1, labels[:, None], 0.0)
     row = others.scatter_add(1, labels[:, None], -others.sum(1, keepdim=True))
     dtype = answer.analysis.interval(target).dtype  # z may be of another precision
-    above = -lower_rows(answer, target, -row[None].to(dtype))[0]
+    above = -lower_rows(answer, target, Dense(-row[None].to(dtype), PLAIN, len(row)))[0]
     # The sum may cancel: what it rounds off counts, and it is at least exp(z_y - shift).
     kind = torch.finfo(start.dtype)
     room = 4 * kind.eps * (start.detach().abs().sum(1) + above.detach().abs())
@@ -112,7 +113,7 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
 
 def _check(net: Net, answer: Answer, target: str) -> None:
     layout, shape = net.graph.nodes[target].layout, answer.analysis.values[target].shape
-    if layout is None or len(shape) != 2 or layout.dim != 0:
+    if len(shape) != 2 or not layout.plain:
         raise ArgumentError(
             f"robust_cross_entropy needs an output of shape (batch, classes), not {tuple(shape)}"
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import Dense, PerSample
 from boundlab.coefficients.window import Window
-from boundlab.graph.layout import Layout
 from boundlab.kernels.absolute_dots import absolute_dots
 from boundlab.kernels.reductions import all_finite, common, repeats
 from boundlab.methods import backward
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.run import Answer
-from boundlab.regions.base import inner
 from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
 
@@ -32,42 +32,43 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
     (ends, bias), (label_ends, label_bias) = pulled
     centre, radius = bias - label_bias, torch.zeros_like(bias)
     for name in {**ends, **label_ends}:
-        own, other = (
-            backward.dense(found[name]) if name in found else bias.new_zeros(())
-            for found in (ends, label_ends)
-        )
+        own, other = ends.get(name), label_ends.get(name)
         middle, reach = analysis.interval(name).ball
-        layout = analysis.graph.nodes[name].layout
-        dot = (
-            inner
-            if layout is None
-            else lambda rows, value, layout=layout: layout.dot(rows, value, samples)
-        )
-        if (
-            layout == Layout()
-            and name in ends
-            and name in label_ends
-            and repeats(own)
-            and all_finite(middle, reach)
-        ):
-            rows = common(own).flatten(1)
-            centre = centre + rows @ middle.flatten(1).T - dot(other, middle)
-            radius = radius + absolute_dots(rows, other[0].flatten(1), reach.flatten(1))
+        if own is None or other is None:
+            found = _of_one(own, other, middle, reach)
         else:
-            centre = (
-                centre
-                + (dot(own, middle) if name in ends else 0)
-                - (dot(other, middle) if name in label_ends else 0)
-            )
-            radius = radius + dot((own - other).abs(), reach)
+            found = _of_both(own.whole(), other.whole(), middle, reach)
+        centre, radius = centre + found[0], radius + found[1]
     same = every == labels
     centre, radius = centre.masked_fill(same, 0.0), radius.masked_fill(same, 0.0)
     return Interval((centre - radius).T, (centre + radius).T)
 
 
+def _of_one(
+    own: Coefficients | None, other: Coefficients | None, middle: Tensor, reach: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Centre and radius of <own, x> or of -<other, x> for |x - middle| <= reach: (rows, samples)
+    each."""
+    if own is not None:
+        return own.dot(middle), own.apply(torch.abs).dot(reach)
+    assert other is not None
+    return -other.dot(middle), other.apply(torch.abs).dot(reach)
+
+
+def _of_both(own: Dense, other: Dense, middle: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Centre and radius of <own - other, x> for |x - middle| <= reach: (rows, samples) each."""
+    plain = own.layout.plain and not isinstance(own, PerSample)
+    if plain and repeats(own.values) and all_finite(middle, reach):
+        rows = common(own.values).flatten(1)
+        centre = rows @ middle.flatten(1).T - other.dot(middle)
+        return centre, absolute_dots(rows, other.values[0].flatten(1), reach.flatten(1))
+    apart = own.with_values(own.values - other.values)
+    return own.dot(middle) - other.dot(middle), apart.apply(torch.abs).dot(reach)
+
+
 def _units(
     analysis: Analysis, target: str, chosen: Tensor
-) -> tuple[dict[str, backward.Ends], Tensor]:
+) -> tuple[dict[str, Coefficients], Tensor]:
     """One element of the output a row and sample, pulled back through the affine operators at its
     end."""
     like = analysis.interval(target).lower

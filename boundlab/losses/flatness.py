@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.dense import PerSample
 from boundlab.coefficients.outer import Outer
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
@@ -98,7 +99,7 @@ def mean_loss_bound(
     answer = net.ask(entries, kwargs, method=row, perturb=perturb, slopes=slopes, memory=memory)
     target = net.only_output("mean_loss_bound")
     shape = answer.analysis.values[target].shape
-    if len(shape) != 2 or answer.analysis.graph.nodes[target].layout is None:
+    if len(shape) != 2 or not answer.analysis.graph.nodes[target].layout.batched:
         raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes), not {tuple(shape)}")
     labels = net.read_labels(answer, target, labels)
     if target not in answer.analysis.plan.variable:
@@ -173,21 +174,15 @@ def _some(entry: Any, part: slice) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Lines:
-    """U_b(w) = constant_b - sum over the shared sources of <A_b, w>: (samples,) and (1, samples,
-    *shape) each."""
+    """U_b(w) = constant_b - sum over the shared sources of <A_b, w>: (samples,), and one row of
+    coefficients for every sample."""
 
     constant: Tensor
-    shared: list[tuple[Region, Tensor | Outer]]
+    shared: list[tuple[Region, PerSample | Outer]]
 
     def detach(self) -> _Lines:
-        plain = lambda rows: (
-            Outer(rows.left.detach(), rows.right.detach())
-            if isinstance(rows, Outer)
-            else rows.detach()
-        )
-        return _Lines(
-            self.constant.detach(), [(region, plain(rows)) for region, rows in self.shared]
-        )
+        shared = [(region, rows.detach()) for region, rows in self.shared]
+        return _Lines(self.constant.detach(), shared)
 
     def largest(self) -> Tensor:
         """max over w of U_b(w), for every sample on its own."""
@@ -200,12 +195,7 @@ class _Lines:
         """max over w of sum_b shares_b U_b(w)."""
         found = (shares * self.constant).sum()
         for region, rows in self.shared:
-            total = (
-                rows.total(shares)
-                if isinstance(rows, Outer)
-                else torch.tensordot(shares, rows, ([0], [1])).unsqueeze(1)
-            )
-            found = found - region.minimum(total).sum()
+            found = found - region.minimum(rows.total(shares)).sum()
         return found
 
 
@@ -238,11 +228,10 @@ def _lines(answer: Answer, target: str, spec: Tensor, constant: Tensor) -> _Line
         analysis, target, analysis.elements(target).of_spec(spec)
     )
     constant = constant - bias[0]
-    shared: list[tuple[Region, Any]] = []
+    shared: list[tuple[Region, PerSample | Outer]] = []
     for name, rows in ends.items():
         region = analysis.regions[name]
-        rows = rows if isinstance(rows, Outer) else backward.dense(rows)
-        if analysis.graph.nodes[name].layout is None:
+        if isinstance(rows, (PerSample, Outer)):
             shared.append((region, rows))
         else:
             constant = constant - region.least(rows)[0]

@@ -12,17 +12,22 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import Dense, PerSample
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.graph.layout import Layout
 from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, Steps, concretize, propagate_backward
+from boundlab.methods.backward import (
+    Steps,
+    WindowRelaxation,
+    concretize,
+    propagate_backward,
+)
 from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.optimizer import Variable, ascend
 from boundlab.methods.refine import Unstable, total_size
@@ -107,7 +112,7 @@ class SlopeOptimizer:
 
     analysis: Analysis
     target: str
-    rows: Rows
+    rows: Coefficients
     options: Alpha
     given_alphas: Mapping[str, Tensor] = field(default_factory=dict)
     given_betas: Mapping[str, Tensor] = field(default_factory=dict)
@@ -146,7 +151,7 @@ class SlopeOptimizer:
         self._constants.clear()
         return found
 
-    def _adjust(self, name: str, rows: Rows) -> tuple[Rows, Tensor | float]:
+    def _adjust(self, name: str, rows: Coefficients) -> tuple[Coefficients, Tensor | float]:
         """The coefficients of a node under the constraints sign (x - at) >= 0 of its split,
         weighted by beta >= 0 (beta-CROWN):
 
@@ -155,41 +160,27 @@ class SlopeOptimizer:
         split = self.analysis.splits.get(name)
         if split is None:
             return rows, 0.0
-        dense = rows if isinstance(rows, Tensor) else rows.dense()
+        whole = rows.whole()
         if ("beta", name) not in self.variables:
-            self.variables["beta", name] = self._multipliers(name, dense)
-        beta = self.variables["beta", name].value[0].reshape(dense.shape)
-        weight = beta * split.sign
-        layout = self.analysis.graph.nodes[name].layout
-        if layout is None:
-            return dense - weight, (weight * split.at).flatten(2).sum(2)
-        return dense - weight, layout.dot(weight, split.at, self.analysis.samples)
+            self.variables["beta", name] = self._multipliers(name, whole)
+        beta = self.variables["beta", name].value[0].reshape(whole.values.shape)
+        weight = whole.with_values(beta * split.sign)
+        return whole.with_values(whole.values - weight.values), weight.dot(split.at)
 
-    def _multipliers(self, name: str, rows: Tensor) -> Variable:
+    def _multipliers(self, name: str, rows: Dense) -> Variable:
         """Betas of a split: 0 to begin with, in units of the largest coefficient of the node."""
         shape = self.analysis.interval(name).shape
-        start = torch.zeros(
-            1, self._stack(name, rows), *shape, dtype=rows.dtype, device=rows.device
-        )
+        start = torch.zeros(1, _stack(rows), *shape, dtype=rows.dtype, device=rows.device)
         # a node behind inactive neurons has no coefficients yet: then those that are asked for
-        asked = self.rows if isinstance(self.rows, Tensor) else self.rows.dense()
-        largest = self._largest(name, rows)
-        largest = torch.where(largest > 0, largest, self._largest(self.target, asked))
+        largest = _largest(rows)
+        largest = torch.where(largest > 0, largest, _largest(self.rows))
         scale = self._by_row(name, largest, start)
         given = self.given_betas.get(name)
         value = start if given is None else self._checked(name, given, start).clamp(min=0)
         rows_of = partial(self._by_row, name, like=start)
         return Variable(value.clone().requires_grad_(), scale, math.inf, rows_of)
 
-    @torch.no_grad()
-    def _largest(self, name: str, rows: Tensor) -> Tensor:
-        """The largest coefficient of a node: (rows, samples)."""
-        layout = self.analysis.graph.nodes[name].layout
-        if layout is None:
-            return rows.abs().flatten(2).amax(2) if rows.dim() > 2 else rows.abs()
-        return layout.samples_first(rows.abs(), self.analysis.samples).amax(2)
-
-    def _sloped(self, name: str, rows: Rows) -> Relaxation:
+    def _sloped(self, name: str, rows: Coefficients) -> Relaxation | WindowRelaxation:
         """The relaxation of a node for the present alphas."""
         if name not in self._families:
             self._families[name] = self._family(name, rows)
@@ -204,17 +195,17 @@ class SlopeOptimizer:
             for constant, finite in zip(self._constants[name], known, strict=False):
                 remember(constant, finite)
         if family.by_row and isinstance(rows, Window) and not self.options.share:
-            return Gathered(member)
+            return SeenByWindows(member)
         return member
 
-    def _begin(self, name: str, rows: Rows) -> None:
+    def _begin(self, name: str, rows: Coefficients) -> None:
         """Alphas to start with: given ones, or those of the relaxation that crown takes."""
         family = self._families[name]
         if family is None:
             return
         start = family.start.detach()
-        if family.by_row and isinstance(rows, Tensor):
-            stack = 1 if self._for_all(name) else self._stack(name, rows)
+        if family.by_row and isinstance(rows, Dense):
+            stack = 1 if self._for_all(name) else _stack(rows)
             start = start.unsqueeze(1).expand(-1, stack, *start.shape[1:])
         given = self.given_alphas.get(name)
         if given is not None:
@@ -242,15 +233,9 @@ class SlopeOptimizer:
             return True
         nodes = self.analysis.graph.nodes
         sources = self.analysis.calls[name].names
-        return nodes[name].layout is not None and any(nodes[s].layout is None for s in sources)
+        return nodes[name].layout.batched and any(not nodes[s].layout.batched for s in sources)
 
-    def _stack(self, name: str, rows: Tensor) -> int:
-        """How many rows a relaxation gets at once."""
-        if self.analysis.graph.nodes[name].layout is not None:
-            return rows.shape[0]
-        return rows.shape[0] * rows.shape[1]
-
-    def _family(self, name: str, rows: Rows) -> SlopeFamily | None:
+    def _family(self, name: str, rows: Coefficients) -> SlopeFamily | None:
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
         if name not in self.analysis.plan.nonlinear or not self.analysis.is_open(name):
             return None
@@ -266,25 +251,26 @@ class SlopeOptimizer:
         """Values (rows, samples) in the shape of a variable (numbers, rows, *shape), or (numbers,
         rows, samples, *window)."""
         layout = self.analysis.graph.nodes[name].layout
-        if layout is None:
-            return values.reshape(1, -1, *[1] * (like.dim() - 2))
-        if like.shape[1:3] == values.shape and layout == Layout():
-            return values.reshape(1, *values.shape, *[1] * (like.dim() - 3))
-        size = like[0, 0].numel() // values.shape[1]
-        return layout.place(values.unsqueeze(2).expand(-1, -1, size), like.shape[2:]).unsqueeze(0)
+        return layout.spread(values, like.shape[2:]).unsqueeze(0)
+
+
+def _stack(rows: Dense) -> int:
+    """How many rows a relaxation gets at once."""
+    return len(rows.flat()) if isinstance(rows, PerSample) else len(rows)
+
+
+@torch.no_grad()
+def _largest(rows: Coefficients) -> Tensor:
+    """The largest coefficient: (rows, samples)."""
+    return rows.by_sample().abs().amax(2)
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered(Relaxation):
-    """Lines whose elements are those of windows, (rows, samples, *sizes), not those of a node."""
+class SeenByWindows:
+    """Lines whose elements are those that windows see, (rows, samples, *sizes), not those of a
+    node."""
 
     lines: Relaxation
-
-    def backward(self, rows: Tensor) -> Any:
-        raise NotImplementedError
-
-    def forward(self, lower: Any, upper: Any) -> Any:
-        raise NotImplementedError
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float]:
         rows = rows.zero_padded()
@@ -333,15 +319,15 @@ class Optimized:
 def optimize_spec(
     analysis: Analysis,
     target: str,
-    rows: Tensor,
+    rows: Coefficients,
     options: Alpha,
-    start: Optimized | None = None,
+    start: tuple[Alphas, Betas],
     report: Report | None = None,
 ) -> Optimized:
-    """Optimised lower bounds of dense coefficients (rows, *shape) of an output.
+    """Optimised lower bounds of rows of an output.
 
-    start: what an earlier question with as many rows has found. Alphas that all rows of a chunk
-    share are not returned if there are several chunks.
+    start: alphas and betas that an earlier question with as many rows has found. Alphas that all
+    rows of a chunk share are not returned if there are several chunks.
     """
     step = _rows_at_once(analysis, target)
     total, done = -(-len(rows) // step) * (options.iterations + 1), 0
@@ -354,7 +340,7 @@ def optimize_spec(
 
     parts = []
     for chunk in (slice(first, first + step) for first in range(0, len(rows), step)):
-        given_alphas, given_betas = ({}, {}) if start is None else (start.alphas, start.betas)
+        given_alphas, given_betas = start
         optimizer = SlopeOptimizer(
             analysis,
             target,

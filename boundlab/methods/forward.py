@@ -7,15 +7,16 @@ term last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.graph.graph import Node
-from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
+from boundlab.regions import Region
 from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import ForwardBound
@@ -29,14 +30,14 @@ class ForwardBounds:
     lower: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
     upper: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
 
+    def _source_shape(self, name: str) -> torch.Size:
+        """The shape of one sample of a source."""
+        layout = self.analysis.graph.nodes[name].layout
+        return layout.sample_shape(self.analysis.regions[name].centre.shape)
+
     def width(self, name: str) -> int:
         """The number of columns of a source."""
-        shape = self.analysis.regions[name].centre.shape
-        return (
-            shape[1:].numel()
-            if self.analysis.graph.nodes[name].layout is not None
-            else shape.numel()
-        )
+        return self._source_shape(name).numel()
 
     @property
     def columns(self) -> int:
@@ -55,14 +56,14 @@ class ForwardBounds:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
             lower, upper = [self.lower[n] for n in names], [self.upper[n] for n in names]
-            if not (relaxation.accepts_identity and node.layout == Layout()):
+            if not (relaxation.accepts_identity and node.layout.plain):
                 lower, upper = [dense(form) for form in lower], [dense(form) for form in upper]
             self.lower[name], self.upper[name] = relaxation.forward(lower, upper)  # type: ignore[arg-type]
 
     def _source(self, node: Node, interval: Interval) -> ForwardBound | IdentityForm:
         names = list(self.analysis.regions)
         first = sum(self.width(name) for name in names[: names.index(node.name)])
-        if node.layout is None:
+        if not node.layout.batched:
             return IdentityForm(first, self.columns, interval)
         size = self.width(node.name)
         form = torch.zeros(
@@ -73,40 +74,26 @@ class ForwardBounds:
         )
         return form
 
-    def rows(self, form: ForwardBound, node: Node) -> dict[str, Tensor]:
-        """The coefficients of a form by source: (elements of a sample, samples, *shape of the
-        source)."""
-        samples = self.analysis.samples if node.layout is not None else 1
-        split = (
-            form[:-1].reshape(form.shape[0] - 1, 1, -1)
-            if node.layout is None
-            else node.layout.samples_first(form[:-1], samples)
-        )
-        found, start = {}, 0
+    def _by_source(self, columns: Tensor, node: Node) -> Iterator[tuple[Region, Tensor]]:
+        """The coefficients (columns, rows, samples) of functions of a node as those of each source
+        that it may depend on: (rows, samples, *shape of one sample)."""
+        start = 0
         for name, region in self.analysis.regions.items():
-            size = self.width(name)
-            shape = region.centre.shape
-            shape = shape[1:] if self.analysis.graph.nodes[name].layout is not None else shape
-            # else the node cannot depend on it
-            if node.layout is not None or self.analysis.graph.nodes[name].layout is None:
-                block = split[start : start + size].permute(2, 1, 0)  # (elements, samples, columns)
-                found[name] = block.reshape(block.shape[0], samples, *shape)
-            start += size
-        return found
+            shape = self._source_shape(name)
+            block = columns[start : start + shape.numel()]
+            start += shape.numel()
+            # a node that all samples share depends on sources that they share
+            if node.layout.batched or not self.analysis.graph.nodes[name].layout.batched:
+                yield region, block.permute(1, 2, 0).reshape(*columns.shape[1:], *shape)
 
     def minimum(self, form: ForwardBound, node: Node) -> Tensor:
         """The minimum of a form over the regions, in the shape of the node."""
-        samples = self.analysis.samples if node.layout is not None else 1
-        shape = form.shape[1:]
-        # (elements, samples)
-        total = torch.zeros(
-            shape.numel() // max(samples, 1), samples, dtype=form.dtype, device=form.device
-        )
-        for name, rows in self.rows(form, node).items():
-            total = total + self.analysis.regions[name].minimum(rows)
-        flat = total.T[None]
-        placed = flat.reshape(shape) if node.layout is None else node.layout.place(flat, shape)[0]
-        return placed + form[-1]
+        by_sample = node.layout.samples_first(form, self.analysis.samples)
+        _, samples, size = by_sample.shape
+        total = torch.zeros(size, samples, dtype=form.dtype, device=form.device)
+        for region, rows in self._by_source(by_sample[:-1].transpose(1, 2), node):
+            total = total + region.minimum(rows)
+        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1]
 
     def interval(self, node: Node) -> Interval:
         return Interval(
@@ -114,30 +101,16 @@ class ForwardBounds:
             -self.minimum(-dense(self.upper[node.name]), node),
         )
 
-    def lower_rows(self, node: Node, rows: Tensor) -> Tensor:
-        """Lower bounds of rows (rows, *shape) of a node from its linear bounds in the sources:
-        (rows, samples)."""
-        analysis = self.analysis
-        samples = analysis.samples if node.layout is not None else 1
-        lower, upper = dense(self.lower[node.name]), dense(self.upper[node.name])
-        by_sample: Callable[[Tensor], Tensor] = (
-            (lambda t: t.reshape(t.shape[0], 1, -1))
-            if node.layout is None
-            else (lambda t: node.layout.samples_first(t, samples))  # type: ignore[union-attr]
-        )
-        c = by_sample(rows.squeeze(1) if node.layout is None else rows)  # (rows, samples, out)
-        low, up = by_sample(lower), by_sample(upper)  # (columns + 1, samples, out)
+    def lower_rows(self, node: Node, rows: Coefficients) -> Tensor:
+        """Lower bounds of rows of a node from its linear bounds in the sources: (rows, samples)."""
+        # (columns + 1, samples, out) and (rows, samples, out)
+        low = node.layout.samples_first(dense(self.lower[node.name]), self.analysis.samples)
+        up = node.layout.samples_first(dense(self.upper[node.name]), self.analysis.samples)
+        c = rows.by_sample()
         merged = torch.einsum("rso,cso->crs", c.clamp(min=0), low) + torch.einsum(
             "rso,cso->crs", c.clamp(max=0), up
         )
-        total, start = merged[-1], 0
-        for name, region in analysis.regions.items():
-            size = self.width(name)
-            shape = region.centre.shape
-            shape = shape[1:] if analysis.graph.nodes[name].layout is not None else shape
-            # else the node cannot depend on it
-            if node.layout is not None or analysis.graph.nodes[name].layout is None:
-                block = merged[start : start + size].permute(1, 2, 0)  # (rows, samples, columns)
-                total = total + region.minimum(block.reshape(len(rows), samples, *shape))
-            start += size
+        total = merged[-1]
+        for region, part in self._by_source(merged[:-1], node):
+            total = total + region.minimum(part)
         return total

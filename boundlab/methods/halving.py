@@ -11,7 +11,6 @@ from torch import Tensor
 
 from boundlab.compat.private import pytree
 from boundlab.graph.graph import Graph, Ref
-from boundlab.graph.layout import Layout
 from boundlab.methods.state import BoundState
 from boundlab.regions import Region
 from boundlab.results import Bounds
@@ -21,7 +20,7 @@ from boundlab.rules.registry import clean
 def can_be_taken_apart(graph: Graph) -> bool:
     """Whether samples can be asked for apart: a free batch size, nothing that counts them, no
     statistics of the batch."""
-    free = all(graph.examples[n][2] for n in graph.inputs if graph.nodes[n].layout is not None)
+    free = all(graph.examples[n][2] for n in graph.inputs if graph.nodes[n].layout.batched)
     statistics = any(node.op is clean for node in graph.nodes.values())
     return graph.batched and free and not graph.counts_samples and not statistics
 
@@ -29,7 +28,7 @@ def can_be_taken_apart(graph: Graph) -> bool:
 def can_be_halved(graph: Graph) -> bool:
     """Whether samples can be asked for apart, and the outputs begin with them."""
     return can_be_taken_apart(graph) and all(
-        isinstance(output, Ref) and graph.nodes[output.name].layout == Layout()
+        isinstance(output, Ref) and graph.nodes[output.name].layout.plain
         for output in graph.outputs
     )
 
@@ -40,7 +39,7 @@ def halves(
     """The inputs (any structure), a tensor that begins with the samples and a state, cut in two;
     None if that cannot be done."""
     leaves, tree = pytree.tree_flatten(entries)
-    batched = [graph.nodes[name].layout is not None for name in graph.inputs]
+    batched = [graph.nodes[name].layout.batched for name in graph.inputs]
     sizes = {
         len(leaf.centre if isinstance(leaf, Region) else leaf)
         for leaf, has in zip(leaves, batched, strict=True)

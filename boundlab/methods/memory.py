@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from boundlab.coefficients.window import Window
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.errors import ArgumentError, MemoryLimit
 from boundlab.methods.analysis import Analysis
 
@@ -48,11 +46,8 @@ def in_bytes(memory: int | str | None, device: torch.device) -> int:
             found = int(float(number) * UNITS[unit])
         except (KeyError, ValueError):
             raise ArgumentError(
-                'memory must be a number of bytes or a text such as "2 GiB" (KiB, '
-                "MiB, "
-                "GiB), "
-                "not "
-                f"{memory!r}"
+                'memory must be a number of bytes or a text such as "2 GiB" (KiB, MiB, GiB), '
+                f"not {memory!r}"
             ) from None
     if isinstance(found, bool) or not isinstance(found, int) or found <= 0:
         raise ArgumentError(
@@ -98,13 +93,11 @@ def running_out() -> Iterator[None]:
         raise KeptForGradients(f"memory ran out: {str(error).splitlines()[0]}. {cure}") from error
 
 
-def keep(analysis: Analysis, rows: Iterable[Any]) -> None:
+def keep(analysis: Analysis, rows: Iterable[Coefficients]) -> None:
     """Count the coefficients that autograd keeps for the backward pass, and refuse more of them
     than the budget allows."""
-    tensors = [part.values if isinstance(part, Window) else part for part in rows]
-    analysis.kept += sum(
-        t.numel() * t.dtype.itemsize for t in tensors if isinstance(t, Tensor) and t.requires_grad
-    )
+    tensors = [tensor for part in rows for tensor in part.stored if tensor.requires_grad]
+    analysis.kept += sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors)
     if analysis.kept > max(analysis.memory, HARMLESS):
         raise KeptForGradients(
             f"for gradients of the bounds {in_words(analysis.kept)} and more would have to be "

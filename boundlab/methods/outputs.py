@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.window import Window
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.methods import backward, refine
-from boundlab.methods.alpha import Optimized, optimize_spec
+from boundlab.methods.alpha import optimize_spec
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.memory import rows_at_once
 from boundlab.methods.run import Answer, Stage, affordable
 from boundlab.relaxations.interval import Interval
-
-SIGNS = {"lower": 1, "upper": -1}
 
 
 def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
@@ -49,13 +47,15 @@ def _optimized_bounds(answer: Answer, stage: Stage, target: str, sides: str) -> 
     """Bounds of every element of an output node with optimised slopes."""
     elements = stage.analysis.elements(target)
     rows = elements.identity()
-    infinite = torch.full_like(elements.like, torch.inf)
-    found = {"lower": -infinite, "upper": infinite}
-    for side, sign in SIGNS.items():
-        if sides in (side, "both") and _is_worth(answer, side):
-            bounds = _optimized_rows(answer, stage, target, side, sign * rows)
-            found[side] = sign * elements.join(bounds.T.to(infinite.dtype))
-    return Interval(found["lower"], found["upper"])
+    lower = torch.full_like(elements.like, -torch.inf)
+    upper = -lower
+    if sides != "upper" and _is_worth(answer, "lower"):
+        bounds = _optimized_rows(answer, stage, target, "lower", rows)
+        lower = elements.join(bounds.T.to(lower.dtype))
+    if sides != "lower" and _is_worth(answer, "upper"):
+        bounds = _optimized_rows(answer, stage, target, "upper", -rows)
+        upper = -elements.join(bounds.T.to(upper.dtype))
+    return Interval(lower, upper)
 
 
 def _is_worth(answer: Answer, side: str) -> bool:
@@ -63,14 +63,14 @@ def _is_worth(answer: Answer, side: str) -> bool:
     return answer.query.alpha.sides in (side, "both")
 
 
-def _optimized_rows(answer: Answer, stage: Stage, target: str, side: str, rows: Tensor) -> Tensor:
+def _optimized_rows(
+    answer: Answer, stage: Stage, target: str, side: str, rows: Coefficients
+) -> Tensor:
     """Lower bounds of rows of an output with optimised slopes; the answer notes the alphas and
     betas that give them."""
     key = f"{target}, {side}"
     state = answer.query.state
-    start = None
-    if key in state.alphas or key in state.betas:
-        start = Optimized(rows, state.alphas.get(key, {}), state.betas.get(key, {}))
+    start = state.alphas.get(key, {}), state.betas.get(key, {})
     options, report = answer.query.alpha, answer.query.report
     answer.optimized[key] = optimize_spec(stage.analysis, target, rows, options, start, report)
     return answer.optimized[key].bounds
@@ -93,15 +93,12 @@ def spec_bounds(answer: Answer, target: str, spec: Tensor, sides: str) -> Interv
     return Interval(torch.minimum(below, above), torch.maximum(below, above))
 
 
-def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -> Tensor:
-    """Lower bounds of rows (rows, *shape) of the output: (rows, samples). side: which bound of the
+def lower_rows(answer: Answer, target: str, rows: Coefficients, side: str = "lower") -> Tensor:
+    """Lower bounds of rows of the output: (rows, samples). side: which bound of the
     output they are for."""
     analysis = answer.analysis
     if target not in analysis.plan.variable:
-        product, layout = rows * analysis.values[target], analysis.graph.nodes[target].layout
-        if layout is None:
-            return product.flatten(2).sum(2)
-        return layout.sum(product, analysis.samples)
+        return rows.dot(analysis.values[target])
     best: Tensor | None = None
     for stage in answer.stages:
         if stage.method.optimize:
@@ -116,10 +113,11 @@ def lower_rows(answer: Answer, target: str, rows: Tensor, side: str = "lower") -
     return best
 
 
-def _stage_rows(stage: Stage, target: str, rows: Tensor) -> Tensor:
+def _stage_rows(stage: Stage, target: str, rows: Coefficients) -> Tensor:
     analysis = stage.analysis
     if stage.method.output == "backward":
-        parts = rows.split(rows_at_once(analysis, target, len(rows)))
+        step = rows_at_once(analysis, target, len(rows))
+        parts = [rows[first : first + step] for first in range(0, len(rows), step)]
         best = torch.cat([_merged(analysis, target, part, further=True) for part in parts])
     else:
         best = _merged(analysis, target, rows, further=False)
@@ -127,11 +125,11 @@ def _stage_rows(stage: Stage, target: str, rows: Tensor) -> Tensor:
         node = analysis.graph.nodes[target]
         known = analysis.interval(target).intersect(stage.forward_bounds.interval(node))
         best = torch.fmax(best, stage.forward_bounds.lower_rows(node, rows))
-        best = torch.fmax(best, backward.interval_rows(analysis, target, rows, known))
+        best = torch.fmax(best, rows.least(known))
     return best
 
 
-def _merged(analysis: Analysis, target: str, rows: Tensor, further: bool) -> Tensor:
+def _merged(analysis: Analysis, target: str, rows: Coefficients, further: bool) -> Tensor:
     """Interval bounds of rows of the output, with the affine operators at its end merged into the
     rows: at least as tight as bounding the output first. Stops at the nodes before which nothing
     can be gained (``plan.tail_cut``) and takes their intervals.
@@ -144,9 +142,8 @@ def _merged(analysis: Analysis, target: str, rows: Tensor, further: bool) -> Ten
     for name, part in ends.items():
         if name in analysis.regions:
             best = best + analysis.regions[name].least(part)
-            continue
-        form = part if isinstance(part, Window) else backward.dense(part)
-        best = best + backward.interval_rows(analysis, name, form, analysis.interval(name))
+        else:
+            best = best + part.least(analysis.interval(name))
     if further and any(name not in analysis.regions for name in ends):
         further_ends, further_bias = backward.propagate_from(analysis, ends, bias)
         best = torch.fmax(best, backward.concretize(analysis, further_ends, further_bias))

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.window import Window, pick
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import Rows, Steps, concretize, interval_rows, propagate_backward
+from boundlab.methods.backward import Steps, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 from boundlab.relaxations.interval import Interval
 
@@ -34,7 +34,7 @@ def total_size(analysis: Analysis, target: str) -> int:
     return sum(analysis.interval(name).shape.numel() for name in analysis.plan.behind(target))
 
 
-def lower_bounds(analysis: Analysis, target: str, rows: Rows) -> Tensor:
+def lower_bounds(analysis: Analysis, target: str, rows: Coefficients) -> Tensor:
     """Lower bounds of <rows, target>: (rows, samples)."""
     return concretize(analysis, *propagate_backward(analysis, target, rows))
 
@@ -202,7 +202,7 @@ class Race:
     widest: int = 0
     """The largest number of coefficients of one node so far: of all rows, and of one."""
 
-    def run(self, target: str, rows: Rows) -> bool:
+    def run(self, target: str, rows: Coefficients) -> bool:
         """Pull the rows back, and note the bounds of those that come to the sources; whether any
         do."""
         ends, bias = propagate_backward(self.analysis, target, rows, Steps(visit=self.visit))
@@ -210,24 +210,16 @@ class Race:
             self.note(concretize(self.analysis, ends, bias), self.open)
         return bool(len(bias))
 
-    def visit(self, name: str, rows: Rows, bias: Tensor, alone: bool) -> Tensor | None:
+    def visit(self, name: str, rows: Coefficients, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
-        size = (rows.values if isinstance(rows, Window) else rows).numel()
-        self.peak, self.widest = max(self.peak, size), max(self.widest, size // max(1, len(bias)))
+        self.peak = max(self.peak, rows.size)
+        self.widest = max(self.widest, rows.size // max(1, len(bias)))
         if not alone or name not in self.analysis.plan.readers:
             return None
         if self.trying:
-            first = rows
-            if self.trying < len(bias):
-                first = pick(
-                    rows,
-                    torch.arange(self.trying, device=bias.device)[:, None].expand(
-                        -1, bias.shape[1]
-                    ),
-                )
-            self.looks.count(
-                name, *self._look(name, first, bias[: self.trying], self.trial[: self.trying])
-            )
+            first = slice(self.trying)
+            found = self._look(name, rows[first], bias[first], self.trial[first])
+            self.looks.count(name, *found)
         worth = self.looks.worth(name)
         if self.looks.is_idle(name, worth):
             return None
@@ -242,12 +234,12 @@ class Race:
         )
         return kept
 
-    def _look(self, name: str, rows: Rows, bias: Tensor, looking: Tensor) -> tuple[Tensor, Tensor]:
+    def _look(
+        self, name: str, rows: Coefficients, bias: Tensor, looking: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Bound the first rows by the interval of a node, those that are ``looking``; which of
         these were open before and are."""
-        self.note(
-            bias + interval_rows(self.analysis, name, rows, self.analysis.interval(name)), looking
-        )
+        self.note(bias + rows.least(self.analysis.interval(name)), looking)
         before = self.open[: len(bias)]
         after = before & self.going(self.best).T.gather(0, self.running[: len(bias)])
         self.open = torch.cat([after | (before & ~looking), self.open[len(bias) :]])

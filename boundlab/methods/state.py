@@ -14,7 +14,7 @@ from torch import Tensor
 from boundlab.compat.private import version
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph
-from boundlab.graph.layout import Layout
+from boundlab.graph.layout import SHARED, SampleLayout
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.relaxations.interval import Interval
@@ -86,14 +86,14 @@ class Basis:
         if set(self.regions) != set(now.regions):
             raise ArgumentError("the state was found for other perturbed inputs or parameters")
         for name, region in self.regions.items():
-            batched = self.graph.nodes[name].layout is not None
+            batched = self.graph.nodes[name].layout.batched
             if not _contains(region, now.regions[name], origin if batched else None):
                 raise ArgumentError(
                     f"the region of '{name}' is not inside the one that the state was found for: "
                     "its intervals need not hold"
                 )
         for name, value in self.others.items():
-            batched = self.graph.nodes[name].layout is not None
+            batched = self.graph.nodes[name].layout.batched
             if not _same(value, now.others[name], origin if batched else None):
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
 
@@ -151,7 +151,7 @@ class BoundState:
     splits: Mapping[str, Split] = field(default_factory=dict, repr=False)
     betas: Mapping[str, Betas] = field(default_factory=dict, repr=False)
     samples: int | None = None
-    layouts: Mapping[str, Layout | None] = field(default_factory=dict, repr=False)
+    layouts: Mapping[str, SampleLayout] = field(default_factory=dict, repr=False)
     names: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Module path -> the graph name of the last node that the module computes."""
     origin: Tensor | None = field(default=None, repr=False)
@@ -190,7 +190,7 @@ class BoundState:
                 "the samples of this model cannot be asked for apart: its batch size is fixed, or "
                 "statistics of the batch count"
             )
-        pick = lambda name, value, behind=0: self._pick(name, value, index, behind)
+        pick = lambda name, value: self._pick(name, value, index, 0)
         return replace(
             self,
             samples=len(index),
@@ -227,12 +227,13 @@ class BoundState:
             )
         return index.long()
 
-    def _pick(self, name: str, value: Tensor, index: Tensor, behind: int) -> Tensor:
-        layout = self.layouts.get(name)
-        if layout is None:
-            return value
+    def layout(self, name: str) -> SampleLayout:
+        """Where the samples lie in the value of a node."""
+        return self.layouts.get(name, SHARED)
+
+    def _pick(self, name: str, value: Tensor, index: Tensor, lead: int) -> Tensor:
         assert self.samples is not None
-        return layout.take(value, self.samples, index.to(value.device), behind)
+        return self.layout(name).take(value, self.samples, index.to(value.device), lead)
 
     def _taken(self, stacks: Mapping[str, Alphas], index: Tensor) -> dict[str, dict[str, Tensor]]:
         """Alphas or betas of some samples: their shape is that of the node behind one dimension for
@@ -241,18 +242,18 @@ class BoundState:
         for key, stack in stacks.items():
             found[key] = {}
             for name, tensor in stack.items():
-                behind = self._behind(name, tensor)
-                if behind is not None:  # else begin anew
-                    found[key][name] = self._pick(name, tensor, index, behind)
+                lead = self._lead(name, tensor)
+                if lead is not None:  # else begin anew
+                    found[key][name] = self._pick(name, tensor, index, lead)
         return found
 
-    def _behind(self, name: str, tensor: Tensor) -> int | None:
+    def _lead(self, name: str, tensor: Tensor) -> int | None:
         """How many dimensions a stack of numbers has before those of the node; None if it has
         others, as those of products, or one row for each sample of a weight."""
         shape = self.intervals[name].shape
-        behind = tensor.dim() - len(shape)
-        fits = behind >= 0 and tensor.shape[behind:] == shape
-        return behind if fits and self.layouts.get(name) is not None else None
+        lead = tensor.dim() - len(shape)
+        fits = lead >= 0 and tensor.shape[lead:] == shape
+        return lead if fits and self.layout(name).batched else None
 
     def split(
         self, node: str, element: Any, sign: Any, at: Any = 0.0, samples: Any = None
@@ -265,8 +266,8 @@ class BoundState:
         one of the same element stay.
         """
         name = self._name(node)
-        interval, layout = self.intervals[name], self.layouts.get(name)
-        count = 1 if layout is None else (self.samples or 0)
+        interval, layout = self.intervals[name], self.layout(name)
+        count = layout.count(self.samples or 0)
         which = torch.arange(count)
         if samples is not None:
             which = replace(self, samples=count)._index(samples)
@@ -287,9 +288,9 @@ class BoundState:
         )
         parts = []
         for tensor, given in ((old.sign, signs), (old.at, points)):
-            flat = self._flat(tensor, layout, count).clone()
-            flat[which.to(flat.device), index.to(flat.device)] = given.to(flat)
-            parts.append(self._unflat(flat, layout, interval.shape))
+            flat = layout.samples_first(tensor[None], count).clone()  # (1, samples, size)
+            flat[0, which.to(flat.device), index.to(flat.device)] = given.to(flat)
+            parts.append(layout.place(flat, interval.shape)[0])
         return replace(self, splits={**self.splits, name: Split(parts[0], parts[1])})
 
     def _with_splits_of(self, states: Sequence[BoundState]) -> BoundState:
@@ -301,17 +302,6 @@ class BoundState:
                     nothing = torch.zeros_like(self.intervals[name].lower)
                     found[name] = Split(nothing, nothing)
         return replace(self, splits=found)
-
-    @staticmethod
-    def _flat(value: Tensor, layout: Layout | None, samples: int) -> Tensor:
-        """A node's value as (samples, elements of one)."""
-        if layout is None:
-            return value.reshape(1, -1)
-        return layout.samples_first(value[None], samples)[0]
-
-    @staticmethod
-    def _unflat(flat: Tensor, layout: Layout | None, shape: torch.Size) -> Tensor:
-        return flat.reshape(shape) if layout is None else layout.place(flat[None], shape)[0]
 
     @staticmethod
     def join(states: Sequence[BoundState]) -> BoundState:
@@ -354,22 +344,19 @@ def _check_joinable(parts: Sequence[BoundState]) -> None:
     first = parts[0]
     if any(part.basis is not first.basis for part in parts):
         raise ArgumentError("states of different questions cannot be joined")
-    if not any(layout is not None for layout in first.layouts.values()):
+    if not any(layout.batched for layout in first.layouts.values()):
         raise ArgumentError("a model without a batch has one sample: ask for each state alone")
     for name, split in first.splits.items():
         others = [part.splits[name] for part in parts[1:]]
         same = all(_same(split.sign, o.sign, None) and _same(split.at, o.at, None) for o in others)
-        if first.layouts.get(name) is None and not same:
+        if not first.layout(name).batched and not same:
             raise ArgumentError(f"node {name} has no batch: its split must be the same in all")
 
 
 def _joined(
-    parts: Sequence[BoundState], name: str, tensors: Sequence[Tensor], behind: int = 0
+    parts: Sequence[BoundState], name: str, tensors: Sequence[Tensor], lead: int = 0
 ) -> Tensor:
-    layout = parts[0].layouts.get(name)
-    if layout is None:
-        return tensors[0]
-    return layout.join(tensors, [part.samples or 0 for part in parts], behind)
+    return parts[0].layout(name).join(tensors, [part.samples or 0 for part in parts], lead)
 
 
 def _stacked(
@@ -383,8 +370,8 @@ def _stacked(
             if not all(name in other.get(key, {}) for other in stacks):
                 continue
             tensors = [other[key][name] for other in stacks]
-            places = {part._behind(name, t) for part, t in zip(parts, tensors, strict=True)}
-            behind = places.pop()
-            if behind is not None and not places:
-                found[key][name] = _joined(parts, name, tensors, behind)
+            leads = {part._lead(name, t) for part, t in zip(parts, tensors, strict=True)}
+            lead = leads.pop()
+            if lead is not None and not leads:
+                found[key][name] = _joined(parts, name, tensors, lead)
     return found

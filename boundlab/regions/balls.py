@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import inner
 from boundlab.coefficients.outer import Outer, norm
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, batch_size, drawn, inner, take_samples
+from boundlab.regions.base import Region, batch_size, drawn, take_samples
 from boundlab.regions.boxes import Box, check_not_empty, cut
 from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.regions.cut_balls import (
@@ -102,7 +104,7 @@ class _Ball(Region):
     def reach_is_exact(self) -> bool:
         return self._is_plain and 1 < self.order < math.inf and self._dual <= 8
 
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+    def least(self, rows: Coefficients) -> Tensor:
         """Rows that see a part of the value need no more of the set."""
         x = given(self.x)
         if isinstance(rows, Outer) and self._is_plain:

@@ -9,10 +9,8 @@ from dataclasses import fields, is_dataclass, replace
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.outer import Outer
-from boundlab.coefficients.window import Window
-from boundlab.kernels.intervals import least
-from boundlab.kernels.reductions import dots
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import Dense
 from boundlab.relaxations.interval import DualRadius, Interval
 
 
@@ -70,12 +68,11 @@ class Region(ABC):
         (choices, *shape). None for any other set."""
         return None
 
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+    def least(self, rows: Coefficients) -> Tensor:
         """:meth:`minimum`, for coefficients in every form."""
-        if isinstance(rows, Window) and self.is_box:
-            box, rows = self.hull(), rows.zero_padded()
-            return rows.dot(box.centre) - rows.with_values(rows.values.abs()).dot(box.radius)
-        return self.minimum(rows if isinstance(rows, Tensor) else rows.dense())
+        if self.is_box and not isinstance(rows, Dense):
+            return rows.over_box(self.hull())
+        return self.minimum(rows.dense())
 
     def samples(self, chosen: slice | Tensor) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never
@@ -107,35 +104,6 @@ def batch_size(x: Tensor, batched: bool) -> int:
     if batched and x.dim():
         return x.shape[0]
     return 1
-
-
-def inner(coefficients: Tensor, value: Tensor) -> Tensor:
-    """<coefficients, value> per row and sample: (rows, samples, *shape), broadcastable value ->
-    (rows, samples)."""
-    if coefficients.dim() == 2:
-        return coefficients * value
-    return dots(coefficients.flatten(2), _by_sample(coefficients, value))
-
-
-def over_box(coefficients: Tensor, box: Interval) -> Tensor:
-    """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples,
-    *shape) -> (rows, samples)."""
-    centre, radius = box.centre, box.radius
-    moves = centre.requires_grad or radius.requires_grad
-    if coefficients.dim() == 2 or moves or not coefficients.requires_grad:
-        return inner(coefficients, centre) - inner(coefficients.abs(), radius)
-    centre, radius = _by_sample(coefficients, centre), _by_sample(coefficients, radius)
-    return least(coefficients.flatten(2), centre, radius)
-
-
-def _by_sample(coefficients: Tensor, value: Tensor) -> Tensor:
-    """A value with or without samples that the coefficients (rows, samples, *shape) meet:
-    (samples, n)."""
-    if value.dim() == coefficients.dim() - 1:
-        wide = value.expand(coefficients.shape[1:])
-    else:
-        wide = value.expand(coefficients.shape[2:]).unsqueeze(0)
-    return wide.flatten(1).expand(coefficients.shape[1], -1)
 
 
 def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:

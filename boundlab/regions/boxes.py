@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.outer import Outer
-from boundlab.coefficients.window import Window
+from boundlab.coefficients.dense import over_box
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn, over_box, take_samples
+from boundlab.regions.base import Region, drawn, take_samples
 from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.relaxations.interval import Interval, middle
 
@@ -27,12 +26,6 @@ class _BoxLike(Region):
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         return over_box(coefficients, self.hull())
-
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
-        if not isinstance(rows, Outer):
-            return super().least(rows)
-        box = self.hull()
-        return rows.dot(box.centre) - rows.abs().dot(box.radius)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()

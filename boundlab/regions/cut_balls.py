@@ -12,8 +12,8 @@ import math
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.dense import inner, over_box
 from boundlab.coefficients.outer import norm
-from boundlab.regions.base import inner, over_box
 from boundlab.relaxations.interval import Interval
 
 ROUNDS = 5

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.dense import inner
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, batch_size, drawn, inner
+from boundlab.regions.base import Region, batch_size, drawn
 from boundlab.regions.checks import Number, centre_tensor, given, spread
 from boundlab.relaxations.interval import Interval
 

@@ -9,10 +9,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.outer import Outer
+from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import inner
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn, inner
+from boundlab.regions.base import Region, drawn
 from boundlab.regions.checks import centre_tensor
 from boundlab.relaxations.interval import Interval
 
@@ -132,7 +133,7 @@ class Words(Region):
         taken = torch.arange(gains.shape[2], device=gains.device) < self._budgets[:, None]
         return torch.where(taken, gains.sort(2).values, 0).sum(2)
 
-    def least(self, rows: Tensor | Outer | Window) -> Tensor:
+    def least(self, rows: Coefficients) -> Tensor:
         """Rows that see a few words are compared with the substitutes of those alone."""
         if not isinstance(rows, Window) or not self.substitutes.shape[2]:
             return super().least(rows)

@@ -77,6 +77,12 @@ class Affine(Rule):
                 f"{call.node}: its indices depend on what is perturbed; only constant indices have "
                 "a rule"
             )
+        if self.facts.overwrites_in(call) and not _writes_once(call):
+            raise UnsupportedOperator(
+                f"{call.node}: it writes several perturbed elements to one place, and torch does "
+                "not say which of them stays. Add them (accumulate=True, scatter_add, index_add), "
+                "or give each place one index"
+            )
 
     def relax(self, call: Call) -> Relaxation:
         # a truth value as a number: it has no slope
@@ -120,6 +126,24 @@ class Affine(Rule):
 
     def nonlinear(self, call: Call) -> bool:
         return False
+
+
+def _writes_once(call: Call) -> bool:
+    """Whether no two perturbed elements are written to the same place.
+
+    y = J x + c, where every row of J has at most one entry, a 1: J 1 counts the places that
+    perturbed elements come to. Autograd's transpose gives each element that is written what is
+    asked of its place, whether or not another one stands there in the end: J'^T 1 counts the
+    elements. J' >= J, so both totals are the same if and only if J' = J.
+    """
+    if call.positions == (0,):  # what is written into is read at most once
+        return True
+    zeros = tuple(torch.zeros_like(x.lower) for x in call.inputs)
+    nothing, transpose, *_ = torch.func.vjp(call.bind(), *zeros)
+    moved = call.bind()(*[torch.ones_like(zero) for zero in zeros]) - nothing
+    places = torch.where(torch.isfinite(moved), moved, 0).sum(dtype=torch.float64)
+    elements = sum(part.sum(dtype=torch.float64) for part in transpose(torch.ones_like(nothing)))
+    return bool(places == elements)
 
 
 def around(
@@ -207,11 +231,9 @@ affine(
 affine(aten.stack, moves=True, constant=transposes.no_constant_parts)
 affine(aten.concat, aten.hstack, aten.vstack, aten.constant_pad_nd, moves=True)
 
-affine(
-    aten.index_put, aten.scatter.src, aten.scatter.value, aten.scatter_add, aten.index_copy,
-    aten.masked_select,
-    indexed=True,
-)  # fmt: skip
+affine(aten.scatter.src, aten.scatter.value, aten.index_copy, indexed=True, overwrites=True)
+affine(aten.index_put, indexed=True, overwrites=lambda call: not call["accumulate"])
+affine(aten.scatter_add, aten.masked_select, indexed=True)
 affine(aten.broadcast_tensors, aten.diag, aten.col2im, aten.diagonal_scatter)
 # padding and resizing
 affine(

@@ -36,7 +36,8 @@ class Facts:
     monotone: J >= 0. linear: c = 0. moves: every row of J is a row of the identity or 0.
     one_to_one: J has one entry in each row and at most one in each column, 1 or -1. reads_once: J
     has at most one entry in each column, always or for some calls. indexed: some arguments are
-    indices. casts: it may turn numbers into truth values. constant: c, 0.0 if there is none.
+    indices. overwrites: it writes elements to given places, of which two may be the same. casts: it
+    may turn numbers into truth values. constant: c, 0.0 if there is none.
     transpose, window: J^T for dense coefficients and for windows. weight_per_sample,
     bias_per_sample: J^T of a weight or bias, one sample at a time.
     """
@@ -47,6 +48,7 @@ class Facts:
     one_to_one: bool = False
     reads_once: bool | Callable[[Call], bool] = False
     indexed: bool = False
+    overwrites: bool | Callable[[Call], bool] = False
     casts: bool = False
     constant: Callable[[Call], Tensor | float | None] | None = None
     transpose: Callable[[Call], Transpose | None] | None = None
@@ -75,6 +77,10 @@ class Facts:
     def reads_once_in(self, call: Call) -> bool:
         """Whether the call reads every element of its argument at most once."""
         return self.reads_once if isinstance(self.reads_once, bool) else self.reads_once(call)
+
+    def overwrites_in(self, call: Call) -> bool:
+        """Whether the call may write two elements to one place, of which one stays."""
+        return self.overwrites if isinstance(self.overwrites, bool) else self.overwrites(call)
 
 
 UNKNOWN = Facts()

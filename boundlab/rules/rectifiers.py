@@ -18,7 +18,6 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Constant, Window
 from boundlab.errors import UnsupportedOperator
-from boundlab.graph.layout import Layout
 from boundlab.kernels.rectifiers import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval, MidRad, laid_out
@@ -138,7 +137,7 @@ class Rectifier(Rule):
         below = torch.as_tensor(s, dtype=x.dtype, device=x.device)
         if call.slopes == "adaptive" and not isinstance(s, Tensor) and s == 0:
             return (
-                Rectified(x, lambda: self._adaptive(call), call.node.layout == Layout())
+                Rectified(x, lambda: self._adaptive(call), call.node.layout.plain)
                 if x.requires_grad
                 else self._adaptive(call)
             )

@@ -7,9 +7,9 @@ import math
 import torch
 
 import boundlab as bl
+from boundlab.coefficients.dense import PerSample
 from boundlab.coefficients.outer import Outer
 from boundlab.losses.flatness import _Lines
-from boundlab.methods import backward
 
 # -- what each sample asks of a weight -------------------------------------------------------------
 
@@ -42,7 +42,8 @@ def test_factors_stand_for_their_product() -> None:
     lines = _Lines(
         torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), Outer(left[:1], right))]
     )
-    same = _Lines(torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), dense[:1])])
+    same = _Lines(
+        torch.ones(3, dtype=torch.float64), [(bl.L2(value, 0.3), PerSample.of(dense[:1]))]
+    )
     torch.testing.assert_close(lines.largest(), same.largest())
     torch.testing.assert_close(lines.largest_total(shares), same.largest_total(shares))
-    assert backward.dense(outer).equal(dense)

@@ -295,9 +295,7 @@ def _check_linear(
         line = lines.evaluate(values)
         if truth.dtype.is_floating_point and truth.numel():
             node = net.graph.nodes[net.graph.outputs[0].name]
-            if node.layout is None or (
-                node.layout.dim == 0 and node.layout.inner * node.layout.outer == 1
-            ):
+            if not node.layout.batched or node.layout.plain:
                 assert_inside(
                     truth,
                     line.lower.detach(),

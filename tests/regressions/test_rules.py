@@ -448,3 +448,53 @@ def test_softmax_where_every_score_may_be_masked() -> None:
         assert (found.lower <= outputs + 1e-9).all() and (found.upper >= outputs - 1e-9).all(), (
             method
         )
+
+
+def _scattered(y: Tensor, index: Tensor) -> Tensor:
+    return torch.zeros_like(y).scatter(1, index, y)
+
+
+def _put(y: Tensor, index: Tensor) -> Tensor:
+    rows = torch.arange(len(y))[:, None].expand_as(index)
+    return torch.index_put(torch.zeros_like(y), (rows, index), y)
+
+
+def _copied(y: Tensor, index: Tensor) -> Tensor:
+    return torch.index_copy(torch.zeros_like(y), 1, index[0], y)
+
+
+@pytest.mark.parametrize("write", [_scattered, _put, _copied])
+def test_elements_written_to_one_place(write: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Autograd's transpose gave the place of several elements to all of them: crown's lower bound
+    was that of their sum."""
+    x = torch.rand(2, 3) + 0.05
+    for index, repeats in (([0, 0, 2], True), ([2, 0, 1], False)):
+        where = torch.tensor([index, index])
+        net = bl.capture(lambda x, where=where: write(torch.relu(x), where), x, batched=False)
+        for method in ("ibp", "crown", "forward", "alpha-crown"):
+            if repeats:
+                with pytest.raises(bl.UnsupportedOperator, match="several perturbed elements"):
+                    net.bounds(bl.Linf(x, 0.01), method=method)
+            else:
+                bounds = net.bounds(bl.Linf(x, 0.01), method=method)
+                torch.testing.assert_close(bounds.lower, write(x - 0.01, where))
+                torch.testing.assert_close(bounds.upper, write(x + 0.01, where))
+
+
+def test_constants_written_to_one_place_and_elements_that_add_up() -> None:
+    """Neither leaves open which perturbed element stays."""
+    x = torch.rand(2, 3) + 0.05
+    index = torch.tensor([[0, 0, 2], [1, 1, 1]])
+    rows = torch.arange(2)[:, None].expand_as(index)
+
+    def constant(x: Tensor) -> Tensor:
+        return torch.relu(x).scatter(1, index, -torch.inf)
+
+    def added(x: Tensor) -> Tensor:
+        return torch.index_put(torch.relu(x), (rows, index), x, accumulate=True)
+
+    for model in (constant, added):
+        net = bl.capture(model, x, batched=False)
+        bounds = net.bounds(bl.Linf(x, 0.01))
+        torch.testing.assert_close(bounds.lower, model(x - 0.01))
+        torch.testing.assert_close(bounds.upper, model(x + 0.01))
