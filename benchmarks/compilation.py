@@ -28,7 +28,7 @@ STEPS = [(160, 32, 200), (9, 64, 3136), (9, 64, 200)]
 
 
 def eager(rows: Tensor, low: Tensor, up: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """As boundlab.relaxations.relaxation.Lines does it."""
+    """As boundlab.relaxations.lines.Lines does it."""
     negative = rows.clamp(max=0)
     return (rows * low).addcmul_(negative, up - low), dots(negative, bias)
 

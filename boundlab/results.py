@@ -57,10 +57,8 @@ class Bounds:
         if self.lower.numel() == 0:
             return f"Bounds(shape={shape})"
         if not self.lower.dtype.is_floating_point:
-            return (
-                f"Bounds(shape={shape}, {self.lower.dtype}, "
-                f"{float((self.lower == self.upper).double().mean()):.1%} decided)"
-            )
+            decided = float((self.lower == self.upper).double().mean())
+            return f"Bounds(shape={shape}, {self.lower.dtype}, {decided:.1%} decided)"
         width = float(self.width.detach().mean())
         return (
             f"Bounds(shape={shape}, lower in [{_span(self.lower)}], upper in "
@@ -69,6 +67,7 @@ class Bounds:
 
 
 def _span(tensor: Tensor) -> str:
+    """The least and the greatest entry, to be read."""
     numbers = tensor.detach().to(torch.float64)
     return f"{float(numbers.min()):.4g}, {float(numbers.max()):.4g}"
 
@@ -102,11 +101,12 @@ class LinearBounds:
         )
 
     def _minimum(self, coefficients: Mapping[str, Tensor], bias: Tensor, sign: int) -> Tensor:
-        samples = 1 if self.samples is None else self.samples
+        """The least value of a linear function over the regions, the greatest one for sign -1: of
+        the shape of the output."""
+        samples = self._samples
         total = sign * bias.reshape(samples, -1)
         for name, matrix in coefficients.items():
-            source = self.regions[name].centre.shape
-            source = source[1:] if self.batched[name] else source
+            source = self._shape_of_one(name, self.regions[name].centre)
             rows = matrix.reshape(samples, -1, *source).transpose(0, 1)  # (rows, samples, *shape)
             total = total + self.regions[name].minimum(sign * rows).T
         return (sign * total).reshape(bias.shape)
@@ -114,21 +114,38 @@ class LinearBounds:
     @undisturbed()
     def evaluate(self, values: Mapping[str, Tensor]) -> Bounds:
         """Both linear functions at one point: name -> value of the source."""
-        ends = []
-        samples = 1 if self.samples is None else self.samples
-        for coefficients, bias in ((self.lower_A, self.lower_b), (self.upper_A, self.upper_b)):
-            total = bias.reshape(samples, -1)
-            for name, matrix in coefficients.items():
-                source = values[name].shape[1:] if self.batched[name] else values[name].shape
-                rows = matrix.reshape(samples, -1, source.numel())
-                point = (
-                    values[name].reshape(samples, 1, -1)
-                    if self.batched[name]
-                    else values[name].reshape(1, 1, -1)
-                )
-                total = total + (rows * point).sum(-1)
-            ends.append(total.reshape(bias.shape))
-        return Bounds(ends[0], ends[1])
+        return Bounds(
+            self._value(self.lower_A, self.lower_b, values),
+            self._value(self.upper_A, self.upper_b, values),
+        )
+
+    def _value(
+        self, coefficients: Mapping[str, Tensor], bias: Tensor, values: Mapping[str, Tensor]
+    ) -> Tensor:
+        """One linear function at a point: of the shape of the output."""
+        samples = self._samples
+        total = bias.reshape(samples, -1)
+        for name, matrix in coefficients.items():
+            value = values[name]
+            rows = matrix.reshape(samples, -1, self._shape_of_one(name, value).numel())
+            points = 1  # one for all samples
+            if self.batched[name]:
+                points = samples
+            total = total + (rows * value.reshape(points, 1, -1)).sum(-1)
+        return total.reshape(bias.shape)
+
+    @property
+    def _samples(self) -> int:
+        """How many there are; one of a model without a batch."""
+        if self.samples is None:
+            return 1
+        return self.samples
+
+    def _shape_of_one(self, name: str, value: Tensor) -> torch.Size:
+        """The shape of a source, of one sample if it is batched."""
+        if self.batched[name]:
+            return value.shape[1:]
+        return value.shape
 
     def __repr__(self) -> str:
         sources = ", ".join(

@@ -19,13 +19,15 @@ from boundlab.graph.layout import Layout
 
 log = logging.getLogger("boundlab")
 
+Examples = Mapping[str, Any]
+"""Input of a graph -> example: a tensor, or whatever else the model takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Values to run a graph with. ``inputs``: input -> example; ``state``: the path of a parameter
-    or buffer -> tensor."""
+    """Values to run a graph with. ``state``: the path of a parameter or buffer -> tensor."""
 
-    inputs: Mapping[str, Any]
+    inputs: Examples
     state: Mapping[str, Tensor]
 
     def run(self, graph: Graph, twice: set[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from boundlab.capture.normalise import normalise
 from boundlab.capture.values import Values
@@ -120,8 +120,10 @@ class _Reader:
             if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
                 if spec.arg.name in self.nodes:
                     yield Ref(spec.arg.name)
+                elif isinstance(spec.arg, ConstantArgument):
+                    yield spec.arg.value
                 else:
-                    yield getattr(spec.arg, "value", None)
+                    yield None
 
 
 def _as_ref(leaf: Any) -> Any:

@@ -63,18 +63,18 @@ def one_part(node: Node) -> Node:
         return node
     part = replace(node, kwargs={}, output=None)
     if node.op is aten.unbind.int:
-        x, dim = _with_default_dim(node.args, node.kwargs)
+        x, dim = _with_default_dim(node, place=1)
         return replace(part, op=aten.select.int, args=(x, dim, number))
-    x, sizes, dim = _with_default_dim(node.args, node.kwargs, place=2)
-    every: list[Any] = [sizes] * (number + 1) if node.op is aten.split.Tensor else list(sizes)
+    x, sizes, dim = _with_default_dim(node, place=2)
+    if node.op is aten.split.Tensor:  # into parts of one size
+        sizes = [sizes] * (number + 1)
+    every = list(sizes)
     if not all(isinstance(size, int) for size in every):  # a size that is itself computed
         return node
     first = sum(every[:number])
     return replace(part, op=aten.slice.Tensor, args=(x, dim, first, first + every[number]))
 
 
-def _with_default_dim(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int = 1
-) -> tuple[Any, ...]:
+def _with_default_dim(node: Node, place: int) -> tuple[Any, ...]:
     """The arguments up to ``place``, where ``dim`` stands if it was given by place."""
-    return (*args, kwargs.get("dim", 0))[: place + 1]
+    return (*node.args, node.kwargs.get("dim", 0))[: place + 1]

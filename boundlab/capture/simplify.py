@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from boundlab.capture.patterns import fuse, one_part
 from boundlab.compat.private import pytree
@@ -61,7 +60,7 @@ def _takes_all(node: Node) -> bool:
     if node.op is not aten.slice.Tensor or node.kwargs:
         return False
     given = list(node.args[2:])
-    defaults: list[Any] = [None, None, 1]
+    defaults: list[object] = [None, None, 1]
     start, end, step = given + defaults[len(given) :]
     is_whole = end is None or (isinstance(end, int) and end == EVERYTHING)
     return start in (None, 0) and is_whole and step == 1

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompositions
 
-from boundlab.capture.batch import Trial, find_batch
+from boundlab.capture.batch import Examples, Trial, find_batch
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.simplify import VIEWS, simplify
 from boundlab.compat.private import any_free_size, masks_as_given, pytree, quiet
@@ -32,7 +32,7 @@ log = logging.getLogger("boundlab")
 RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 """Taken apart by torch's own decompositions into linear maps, gates and products."""
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[object, ...], dict[str, object]]
 """Example arguments of a model: those by place, those by name."""
 Captured = tuple[Graph, pytree.TreeSpec, pytree.TreeSpec]
 """A graph, and how the inputs and the outputs of the model are nested."""
@@ -81,8 +81,8 @@ def _modules_of(function: Callable[..., object]) -> list[nn.Module]:
 
 def export(
     model: nn.Module | ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     batched: bool | None,
     own_size: bool = False,
 ) -> Captured:
@@ -130,7 +130,7 @@ def _export_for_this_batch_alone(
         raise error from None
 
 
-def _forgets_samples(graph: Graph, inputs: dict[str, Any]) -> bool:
+def _forgets_samples(graph: Graph, inputs: Examples) -> bool:
     """Whether only whole numbers have a free size, while real ones of the same example size are
     fixed: the batch is fixed then."""
     free = [inputs[name] for name in graph.sizes.symbols]
@@ -145,7 +145,7 @@ def _forgets_samples(graph: Graph, inputs: dict[str, Any]) -> bool:
     )
 
 
-def _serves(graph: Graph, inputs: dict[str, Any]) -> bool:
+def _serves(graph: Graph, inputs: Examples) -> bool:
     """Whether nothing that was assumed of free sizes is broken by the example itself."""
     return graph.sizes.broken({name: len(inputs[name]) for name in graph.sizes.symbols}) is None
 
@@ -174,13 +174,13 @@ def _tensors(given: Arguments) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
 
 
-def _by_input(graph: Graph, given: Arguments) -> dict[str, Any]:
+def _by_input(graph: Graph, given: Arguments) -> Examples:
     """Input of the graph -> example."""
     leaves = pytree.tree_leaves(given, is_leaf=lambda leaf: leaf is None)
     return dict(zip(graph.inputs, leaves, strict=True))
 
 
-def copies(args: tuple[Any, ...], kwargs: dict[str, Any], twice: bool = False) -> Arguments:
+def copies(args: tuple[object, ...], kwargs: dict[str, object], twice: bool = False) -> Arguments:
     """Example tensors as objects of their own: torch.export takes a buffer that is the same object
     for the input, and a model may write into its inputs. twice: every sample twice."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from boundlab.coefficients.coefficients import Coefficients, pick_rows
 from boundlab.graph.layout import Layout, SampleLayout
-from boundlab.kernels.fused import least
+from boundlab.kernels.intervals import least
 from boundlab.kernels.reductions import dots, product
 from boundlab.relaxations.interval import Interval
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from boundlab.compat.private import version
+from boundlab.kernels.autograd import Context
 
 
 def dots(rows: Tensor, constant: Tensor) -> Tensor:
@@ -22,7 +22,9 @@ def dots(rows: Tensor, constant: Tensor) -> Tensor:
     if rows.requires_grad or constant.requires_grad:
         return (rows * constant).sum(2)
     kind = torch.promote_types(rows.dtype, constant.dtype)
-    return torch.bmm(constant.to(kind).unsqueeze(1), rows.to(kind).permute(1, 2, 0)).squeeze(1).T
+    vectors = constant.to(kind).unsqueeze(1)
+    matrices = rows.to(kind).permute(1, 2, 0)
+    return torch.bmm(vectors, matrices).squeeze(1).T
 
 
 def repeats(rows: Tensor) -> bool:
@@ -41,11 +43,11 @@ class _Common(torch.autograd.Function):
         return rows[:, 0]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Tensor], output: object) -> None:
         ctx.shape = inputs[0].shape
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Context, gradient: Tensor) -> Tensor:
         return (gradient / ctx.shape[1]).unsqueeze(1).expand(ctx.shape)
 
 
@@ -53,8 +55,7 @@ def common(rows: Tensor) -> Tensor:
     """``(rows, samples, ...) -> (rows, ...)`` for rows that are the same for all samples."""
     if not rows.requires_grad:
         return rows[:, 0]
-    found: Tensor = _Common.apply(rows)  # type: ignore[no-untyped-call]
-    return found
+    return _Common.apply(rows)
 
 
 # To ask for a value costs next to nothing on the CPU, and a branch may spare work. Any other device
@@ -68,29 +69,38 @@ def unless_infinite(
     """A sum of products with a constant, in which 0 times infinity must count as 0 if there is any:
     only ``careful`` knows that."""
     if not constant.is_cpu:
-        return fast() if all_finite(constant) else careful()
+        if all_finite(constant):
+            return fast()
+        return careful()
     found = fast()  # smaller than the constant, most of the time
-    return found if all_finite(found) else careful()
+    if all_finite(found):
+        return found
+    return careful()
 
 
 def all_finite(*tensors: Tensor) -> bool:
     """Whether all entries are finite. Of another device than the CPU it is remembered."""
     if tensors[0].is_cpu:
-        return all(
-            math.isfinite(tensor.detach().sum().item()) or bool(torch.isfinite(tensor).all())
-            for tensor in tensors
-        )
-    unknown = [
-        tensor for tensor in tensors if _KNOWN.get(tensor, (None, False))[0] != _version(tensor)
-    ]
+        return all(_finite(tensor, tensor.detach().sum().item()) for tensor in tensors)
+    unknown = [tensor for tensor in tensors if not _is_known(tensor)]
     if unknown:
+        # all sums in one question
         sums = torch.stack([tensor.detach().sum().float() for tensor in unknown]).tolist()
         for tensor, total in zip(unknown, sums, strict=True):
-            _KNOWN[tensor] = (
-                _version(tensor),
-                math.isfinite(total) or bool(torch.isfinite(tensor).all()),
-            )
+            _KNOWN[tensor] = (_version(tensor), _finite(tensor, total))
     return all(_KNOWN[tensor][1] for tensor in tensors)
+
+
+def _finite(tensor: Tensor, total: float) -> bool:
+    """Whether all entries are finite, of which a finite sum is a proof; it may overflow, and then
+    they are looked at one by one."""
+    return math.isfinite(total) or bool(torch.isfinite(tensor).all())
+
+
+def _is_known(tensor: Tensor) -> bool:
+    """Whether :data:`_KNOWN` has an answer for the tensor as it is now."""
+    known_version, _ = _KNOWN.get(tensor, (None, False))
+    return known_version == _version(tensor)
 
 
 _KNOWN = WeakTensorKeyDictionary()
@@ -99,7 +109,10 @@ _KNOWN = WeakTensorKeyDictionary()
 
 def remembered(tensor: Tensor | None) -> bool | None:
     """What :func:`all_finite` has found; None if it was not asked, or need not remember."""
-    return None if tensor is None else _KNOWN.get(tensor, (0, None))[1]
+    if tensor is None:
+        return None
+    _, finite = _KNOWN.get(tensor, (0, None))
+    return finite
 
 
 def remember(tensor: Tensor | None, finite: bool | None) -> None:

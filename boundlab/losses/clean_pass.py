@@ -8,8 +8,8 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -31,7 +31,8 @@ class CleanPass:
         self.values: dict[str, Tensor] | None = None
         """node -> its value for the clean input; None if a module is called more than once, so that
         it is not plain which is which."""
-        self._net, self._source = net, net.source
+        self._net = net
+        self._source = net.source
         self._nodes: dict[str, list[str]] = {}
         for node in net.graph.nodes.values():
             if node.op is clean:
@@ -43,13 +44,14 @@ class CleanPass:
         if self._plain:
             self.values = {}
             for path, (name,) in self._nodes.items():
-                self._handles.append(
-                    self._source.get_submodule(path).register_forward_pre_hook(self._note(name))
-                )
+                module = self._source.get_submodule(path)
+                self._handles.append(module.register_forward_pre_hook(self._note(name)))
         return self
 
-    def _note(self, name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def _note(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        """A hook that notes what a module is given as the value of a node."""
+
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             assert self.values is not None
             self.values[name] = inputs[0]
 
@@ -58,7 +60,9 @@ class CleanPass:
     def of(self, net: Net) -> dict[str, Tensor]:
         """What was seen, for a net of the same module; nothing if it has another graph (for its
         batch size), which then computes it."""
-        return self.values or {} if net is self._net else {}
+        if net is not self._net or self.values is None:
+            return {}
+        return self.values
 
     def __exit__(
         self,

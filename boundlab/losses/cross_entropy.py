@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,15 +38,15 @@ from boundlab.specs.margins import margin_spec
 @undisturbed()
 def robust_cross_entropy(
     net: Net,
-    *inputs: Any,
-    labels: Any = None,
+    *inputs: object,
+    labels: object = None,
     method: str = "crown-ibp",
     fused: bool = True,
     beta: float = 1.0,
     perturb: Mapping[str, Region] | None = None,
     slopes: str = "adaptive",
     clean: CleanPass | Mapping[str, Tensor] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Tensor:
     """An upper bound of the cross entropy of every sample for all members of the regions: (batch,),
     differentiable.
@@ -61,14 +60,17 @@ def robust_cross_entropy(
     entries, labels = net.split_labels(inputs, labels)
     if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= 1:
         raise ArgumentError(f"beta is a share: 0 <= beta <= 1, not {beta!r}")
-    method = "ibp" if beta == 0 else method
+    if beta == 0:
+        method = "ibp"
     net = net.suited(entries, kwargs)
-    seen = clean.of(net) if isinstance(clean, CleanPass) else clean
-    answer = net.ask(entries, kwargs, Options(method, perturb, slopes), clean=seen)
+    if isinstance(clean, CleanPass):
+        clean = clean.of(net)
+    answer = net.ask(entries, kwargs, Options(method, perturb, slopes), clean=clean)
     target = net.only_output("robust_cross_entropy")
     _check(net, answer, target)
-    labels = net.read_labels(answer, target, labels)
-    return upper_bound(answer, target, labels, fused, float(beta))[0]
+    read = net.read_labels(answer, target, labels)
+    loss, _ = upper_bound(answer, target, read, fused, float(beta))
+    return loss
 
 
 def upper_bound(
@@ -87,9 +89,10 @@ def upper_bound(
             total = (1 - beta) * torch.exp(z.upper - shift[:, None]).sum(1) + beta * total
         return shift + torch.log(total), certain
     margins = spec_bounds(answer, target, margin_spec(labels, z.shape[1]), "lower").lower
-    exponents = torch.cat(
-        [-margins, torch.zeros_like(margins[:, :1] if margins.shape[1] else z.upper)], 1
-    )
+    like = margins[:, :1]
+    if not margins.shape[1]:  # the label is the only class
+        like = z.upper
+    exponents = torch.cat([-margins, torch.zeros_like(like)], 1)  # z_y = 0
     if beta < 1:  # log (beta S_1 + (1 - beta) S_2)
         exponents = torch.cat([exponents + math.log(beta), z.upper + math.log1p(-beta)], 1)
     return torch.logsumexp(exponents, 1), certain
@@ -101,8 +104,7 @@ def _fused(answer: Answer, target: str, labels: Tensor, z: Interval, shift: Tens
     # sum_k rise_k (e_k - e_y): the label's own entry takes minus the sum of the others
     others = rise.scatter(1, labels[:, None], 0.0)
     row = others.scatter_add(1, labels[:, None], -others.sum(1, keepdim=True))
-    # z may be of another precision
-    dtype = answer.analysis.interval(target).dtype
+    dtype = answer.analysis.interval(target).dtype  # z may be of another precision
     above = -lower_rows(answer, target, Dense(-row[None].to(dtype), PLAIN, len(row)))[0]
     # The sum may cancel: what it rounds off counts, and it is at least exp(z_y - shift).
     kind = torch.finfo(start.dtype)

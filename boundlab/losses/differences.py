@@ -8,13 +8,13 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import Dense, PerSample
 from boundlab.coefficients.window import Window
-from boundlab.kernels.fused import absolute_dots
+from boundlab.kernels.absolute_dots import absolute_dots
 from boundlab.kernels.reductions import all_finite, common, repeats
 from boundlab.methods import backward
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.run import Answer
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap
 
 
 def differences(answer: Answer, target: str, labels: Tensor) -> Interval:

@@ -33,7 +33,9 @@ from boundlab.methods.optimizer import Variable, ascend
 from boundlab.methods.refine import Unstable, total_size
 from boundlab.methods.state import Alphas, Betas
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Lines, Planes, Relaxation
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.planes import Planes
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, SlopeFamily
 
 GRAPH_FACTOR = 4

@@ -193,8 +193,8 @@ def _dense_step(analysis: Analysis, name: str, relaxation: Relaxation, rows: Den
     """F_i for coefficients of every element. Where arguments without samples (weights) meet a batch
     the coefficients of each sample are kept apart."""
     if isinstance(rows, PerSample):
-        parts, terms = relaxation.backward(rows.flat())
-        return [rows.unflat(part) for part in parts], _constant(rows, terms)
+        flat, terms = relaxation.backward(rows.flat())
+        return [rows.unflat(part) for part in flat], _constant(rows, terms)
     layouts = [analysis.graph.nodes[source].layout for source in analysis.calls[name].names]
     shared = {k for k, layout in enumerate(layouts) if not layout.batched}
     closed = None

@@ -20,8 +20,8 @@ from boundlab.graph.graph import Node
 from boundlab.graph.layout import Layout
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.plan import moves_only
+from boundlab.relaxations.affine_map import mapped
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import mapped
 from boundlab.rules.registry import Call, find_rule
 from boundlab.rules.structure import Meets, Site, Structure, Unknown, find_structure, pointwise
 

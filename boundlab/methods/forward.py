@@ -17,8 +17,9 @@ from boundlab.coefficients.coefficients import Coefficients
 from boundlab.graph.graph import Node
 from boundlab.methods.analysis import Analysis
 from boundlab.regions import Region
+from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import ForwardBound, IdentityForm, dense
+from boundlab.relaxations.relaxation import ForwardBound
 
 
 @dataclass(eq=False)

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from boundlab.coefficients.coefficients import Coefficients
-from boundlab.coefficients.dense import inner, over_box
+from boundlab.coefficients.dense import inner
 from boundlab.coefficients.outer import Outer, norm
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn, take_samples
-from boundlab.regions.boxes import Box, _given, check_not_empty, cut
-from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.regions.base import Region, batch_size, drawn, take_samples
+from boundlab.regions.boxes import Box, check_not_empty, cut
+from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
+from boundlab.regions.cut_balls import (
+    dual_order,
+    over_cut_ball,
+    over_cut_diamond,
+    over_seen_box,
+    sums,
+)
 from boundlab.relaxations.interval import DualRadius, Interval
-
-
-def _sums(c: Tensor, value: Tensor) -> Tensor:
-    """<c, value> per row and sample: (rows, samples, *shape), and a value for all rows or for each
-    of them -> (rows, samples)."""
-    return (c * value).flatten(2).sum(2) if value.dim() == c.dim() else inner(c, value)
-
-
-def _over_box(c: Tensor, box: Interval) -> Tensor:
-    """The least <c, value> over a box that is the same for all rows, or that each of them sees."""
-    return (
-        over_box(c, box)
-        if len(box.shape) < c.dim()
-        else _sums(c, box.centre) - _sums(c.abs(), box.radius)
-    )
-
-
-ROUNDS = 5
-"""How often the multiplier of a ball that is cut is corrected. Every multiplier is sound."""
 
 
 class _Ball(Region):
@@ -72,30 +61,29 @@ class _Ball(Region):
 
     @property
     def centre(self) -> Tensor:
-        return _given(self.x)
+        return given(self.x)
 
     def hull(self) -> Interval:
-        x = _given(self.x)
+        x = given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
 
     @property
     def _dual(self) -> float:
-        return (
-            1.0
-            if self.order == math.inf
-            else math.inf
-            if self.order == 1
-            else self.order / (self.order - 1)
-        )
+        return dual_order(self.order)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether nothing is cut off."""
+        return self.lower is None and self.upper is None
 
     @property
     def _is_plain(self) -> bool:
         """Whether one radius serves for all elements and samples, and nothing is cut off."""
-        return (
-            self.lower is None
-            and self.upper is None
-            and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
-        )
+        return self._is_whole and (not isinstance(self.eps, Tensor) or self.eps.numel() == 1)
+
+    def _plain_radius(self, like: Tensor) -> Tensor:
+        """The radius that serves for all, as a number beside another tensor."""
+        return torch.as_tensor(self.eps, dtype=like.dtype, device=like.device).reshape(())
 
     def reach(self) -> DualRadius | None:
         """eps ||a||_q. For p = 1 that is the largest |a_i|, of which sums of powers give an upper
@@ -103,12 +91,14 @@ class _Ball(Region):
         if not self._is_plain or self.order == math.inf:
             return None
         q = min(self._dual, 8.0)
-        eps = lambda like: torch.as_tensor(self.eps, dtype=like.dtype, device=like.device).reshape(
-            ()
-        )
-        return lambda sums: (
-            eps(found := sums(q)) * found.clamp(min=torch.finfo(found.dtype).tiny) ** (1 / q)
-        )
+
+        def distance(sums_of: Callable[[float], Tensor]) -> Tensor:
+            powers = sums_of(q)
+            # the gradient of a root of 0 is infinite
+            norms = powers.clamp(min=torch.finfo(powers.dtype).tiny) ** (1 / q)
+            return self._plain_radius(powers) * norms
+
+        return distance
 
     @property
     def reach_is_exact(self) -> bool:
@@ -116,11 +106,9 @@ class _Ball(Region):
 
     def least(self, rows: Coefficients) -> Tensor:
         """Rows that see a part of the value need no more of the set."""
-        x = _given(self.x)
+        x = given(self.x)
         if isinstance(rows, Outer) and self._is_plain:
-            return rows.dot(x) - torch.as_tensor(self.eps, dtype=x.dtype, device=x.device).reshape(
-                ()
-            ) * rows.norm(self._dual)
+            return rows.dot(x) - self._plain_radius(x) * rows.norm(self._dual)
         if not isinstance(rows, Window) or not rows.places.sizes or self.order == math.inf:
             return super().least(rows)
         rows = rows.zero_padded()
@@ -129,110 +117,39 @@ class _Ball(Region):
         seen = None if hull is None else Interval(see(hull.lower), see(hull.upper))
         return self._minimum(rows.values, see(x), see(radius(self.eps, x)), seen)
 
-    @property
-    def _is_whole(self) -> bool:
-        return self.lower is None and self.upper is None
-
     def minimum(self, coefficients: Tensor) -> Tensor:
         """Hoelder: min over the ball is <c, centre> - ||eps c||_q with 1/p + 1/q = 1."""
-        x = _given(self.x)
-        if coefficients.dim() == 2:  # of single numbers
-            eps, hull = radius(self.eps, x).expand(x.shape), self.hull()
-            box = (
-                None
-                if self._is_whole
-                else Interval(hull.lower.unsqueeze(-1), hull.upper.unsqueeze(-1))
-            )
-            return self._minimum(coefficients.unsqueeze(2), x.unsqueeze(-1), eps.unsqueeze(-1), box)
+        x = given(self.x)
         if math.prod(coefficients.shape[2:]) == 0:
             return inner(coefficients, x)
-        return self._minimum(
-            coefficients,
-            x,
-            radius(self.eps, x).expand(x.shape),
-            None if self._is_whole else self.hull(),
-        )
+        eps = radius(self.eps, x).expand(x.shape)
+        box = None
+        if not self._is_whole:
+            box = self.hull()
+        if coefficients.dim() > 2:
+            return self._minimum(coefficients, x, eps, box)
+        if box is not None:  # of single numbers: vectors of one element
+            box = Interval(box.lower.unsqueeze(-1), box.upper.unsqueeze(-1))
+        return self._minimum(coefficients.unsqueeze(2), x.unsqueeze(-1), eps.unsqueeze(-1), box)
 
     def _minimum(self, c: Tensor, x: Tensor, eps: Tensor, hull: Interval | None) -> Tensor:
         """The same for what some rows (rows, samples, *shape) see of the set."""
-        centre = _sums(c, x)
+        centre = sums(c, x)
         over_ball = centre - norm((c * eps).flatten(2), self._dual)
         if hull is None:
             return over_ball
-        found = torch.maximum(over_ball, _over_box(c, hull))
+        found = torch.maximum(over_ball, over_seen_box(c, hull))
         if self.order == math.inf:
             return found
-        limits = hull.lower - x, hull.upper - x
-        both = (
-            self._greedy(c, centre, eps, limits)
-            if self.order == 1
-            else self._over_both(c, x, eps, hull, limits)
-        )
+        if self.order == 1:
+            limits = Interval(hull.lower - x, hull.upper - x)
+            both = over_cut_diamond(c, centre, eps, limits)
+        else:
+            both = over_cut_ball(self.order, c, x, eps, hull)
         return torch.maximum(found, both)
 
-    def _greedy(
-        self, c: Tensor, centre: Tensor, eps: Tensor, limits: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """The minimum over what the ball and the box have in common, for p = 1: the elements that
-        give most, |c| eps for the whole radius, move first, each as far as the box lets it, until
-        the radius is used up. For a centre outside the box minus infinity."""
-        low, up = limits
-        inside = ((low <= 0) & (up >= 0)).expand(c.shape).flatten(2).all(2)
-        reach = (torch.where(c > 0, -low, up) / eps.clamp(min=torch.finfo(c.dtype).tiny)).flatten(2)
-        gains, order = (c * eps).abs().flatten(2).sort(2, descending=True)
-        most = reach.gather(2, order).clamp(0, 1)
-        before = most.cumsum(2) - most
-        taken = torch.minimum(most, (1 - before).clamp(min=0))
-        return torch.where(inside, centre - (gains * taken).sum(2), -math.inf)
-
-    def _over_both(
-        self, c: Tensor, x: Tensor, eps: Tensor, hull: Interval, limits: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """The minimum over what the ball and the box have in common, for 1 < p < infinity.
-
-        With c = g + h it is at least the minimum of <g, .> over the ball plus that of <h, .> over
-        the box, for every g, and equals it for the best one. A minimiser d solves min <c, d> + t
-        ||d / eps||_p^p in the box for a multiplier t, so that d = clamp(s v, box) with v the
-        minimiser over the ball and a number s; g belongs to those d that the box leaves free, and
-        goes on behind its ends: g_i = c_i (|d_i| / |s v_i|)^(p - 1). s grows from 1 while the
-        elements that are clamped leave room in the ball for the others.
-        """
-        with torch.no_grad():
-            share = self._shares(c.detach(), eps, limits)
-        ball = c * share
-        return (
-            _sums(ball, x) - norm((ball * eps).flatten(2), self._dual) + _over_box(c - ball, hull)
-        )
-
-    def _shares(self, c: Tensor, eps: Tensor, limits: tuple[Tensor, Tensor]) -> Tensor:
-        """g / c. Element i is clamped once s exceeds its own s_i = limit / v; before, it takes s^p
-        |v / eps|^p of the ball, and (limit / eps)^p from then on."""
-        p, q, tiny = self.order, self._dual, torch.finfo(c.dtype).tiny
-        power = (lambda t: t * t) if p == 2 else (lambda t: t**p)
-        scaled = (c * eps).abs_()
-        size = (
-            norm(scaled.flatten(2), q).clamp(min=tiny).reshape(*c.shape[:2], *[1] * (c.dim() - 2))
-        )
-        length = scaled.div_(size)  # |v| / eps
-        length = length if q == 2 else length ** (q - 1)
-        # how far it may go, in the direction of v
-        limit = torch.where(c > 0, -limits[0], limits[1]) / eps.clamp(min=tiny)
-        until = (limit / length.clamp(min=tiny)).clamp_(min=0)
-        taken, used = power(length), power(limit.clamp(min=0))
-        dims = tuple(range(2, c.dim()))
-        s, all_used = torch.ones_like(size), used.sum(dims, keepdim=True)
-        for _ in range(ROUNDS):
-            free = (until > s).to(c.dtype)
-            room = 1 - all_used + (used * free).sum(dims, keepdim=True)
-            rest = (taken * free).sum(dims, keepdim=True)
-            s = torch.where(
-                (room > 0) & (rest > 0), (room / rest.clamp(min=tiny)).clamp(min=0) ** (1 / p), s
-            )
-        share = (until / s).clamp_(max=1)
-        return share if p == 2 else share ** (p - 1)
-
     def wider(self) -> tuple[Region, ...]:
-        if (self.lower is None and self.upper is None) or self.order == math.inf:
+        if self._is_whole or self.order == math.inf:
             return ()
         hull = self.hull()
         return self._uncut(), Box(hull.lower, hull.upper)
@@ -246,17 +163,14 @@ class _Ball(Region):
         Cutting to a range that holds the centre moves every element towards it, so the point stays
         in the ball.
         """
-        x = _given(self.x)
-        batch = x.shape[0] if batched and x.dim() else 1
+        x = given(self.x)
+        batch = batch_size(x, batched)
         flat = drawn(torch.randn, (batch, x.numel() // max(batch, 1)), generator, x)
-        size = (
-            norm(flat, self.order).unsqueeze(1) if flat.shape[1] else torch.ones_like(flat[:, :1])
-        )
         length = drawn(torch.rand, (batch, 1), generator, x)
-        step = (flat / size.clamp(min=torch.finfo(x.dtype).tiny) * length).reshape(
-            x.shape
-        ) * radius(self.eps, x)
-        point = x + step
+        if flat.shape[1]:
+            size = norm(flat, self.order).unsqueeze(1).clamp(min=torch.finfo(x.dtype).tiny)
+            flat = flat / size * length
+        point = x + flat.reshape(x.shape) * radius(self.eps, x)
         if self.lower is not None:
             point = torch.maximum(point, spread(self.lower, x, "lower"))
         if self.upper is not None:
@@ -284,7 +198,9 @@ class L2(_Ball):
         return L2(self.x, self.eps)
 
     def at(self, value: Tensor) -> L2:
-        return self if self.x is not None else L2(value, self.eps, self.lower, self.upper)
+        if self.x is not None:
+            return self
+        return L2(value, self.eps, self.lower, self.upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +223,9 @@ class L1(_Ball):
         return L1(self.x, self.eps)
 
     def at(self, value: Tensor) -> L1:
-        return self if self.x is not None else L1(value, self.eps, self.lower, self.upper)
+        if self.x is not None:
+            return self
+        return L1(value, self.eps, self.lower, self.upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,64 +253,6 @@ class Lp(_Ball):
         return Lp(self.x, self.p, self.eps)
 
     def at(self, value: Tensor) -> Lp:
-        return self if self.x is not None else Lp(value, self.p, self.eps, self.lower, self.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class L0(Region):
-    """At most k elements of each sample replaced by anything in ``[lower, upper]``; k is a number
-    or one per sample."""
-
-    x: Tensor | None = None
-    k: int | Tensor = 1
-    lower: Number = 0.0
-    upper: Number = 1.0
-
-    def __post_init__(self) -> None:
-        k = torch.as_tensor(self.k, device="cpu" if self.x is None else self.x.device)
-        if k.is_floating_point() or (k < 0).any():
-            raise ArgumentError(
-                f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}"
-            )
         if self.x is not None:
-            centre_tensor(self.x)
-            if (spread(self.lower, self.x, "lower") > spread(self.upper, self.x, "upper")).any():
-                raise ArgumentError("L0: lower exceeds upper, so no element has anywhere to go")
-
-    def at(self, value: Tensor) -> L0:
-        return self if self.x is not None else L0(value, self.k, self.lower, self.upper)
-
-    @property
-    def centre(self) -> Tensor:
-        return _given(self.x)
-
-    def _counts(self, samples: int) -> Tensor:
-        return torch.as_tensor(self.k, device=_given(self.x).device).reshape(-1).expand(samples)
-
-    def hull(self) -> Interval:
-        x = _given(self.x)
-        low = torch.minimum(x, spread(self.lower, x, "lower").expand(x.shape))
-        up = torch.maximum(x, spread(self.upper, x, "upper").expand(x.shape))
-        k = torch.as_tensor(self.k, device=x.device)
-        moves = (k > 0).reshape(-1, *[1] * (x.dim() - 1)) if k.dim() else k > 0
-        return Interval(torch.where(moves, low, x), torch.where(moves, up, x))
-
-    def minimum(self, coefficients: Tensor) -> Tensor:
-        """Exact: change the k elements whose best change lowers the sum most."""
-        x = _given(self.x)
-        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
-        gains = torch.minimum(coefficients * (low - x), coefficients * (up - x)).clamp(max=0)
-        gains = gains.flatten(2) if gains.dim() > 2 else gains.unsqueeze(2)
-        ordered = gains.sort(dim=2).values
-        rank = torch.arange(ordered.shape[2], device=x.device)
-        chosen = rank < self._counts(ordered.shape[1])[:, None]
-        return inner(coefficients, x) + torch.where(chosen, ordered, 0).sum(2)
-
-    def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
-        x = _given(self.x)
-        batch = x.shape[0] if batched and x.dim() else 1
-        rank = drawn(torch.rand, x.shape, generator, x).reshape(batch, -1).argsort(1).argsort(1)
-        chosen = (rank < self._counts(batch)[:, None]).reshape(x.shape)
-        low, up = spread(self.lower, x, "lower"), spread(self.upper, x, "upper")
-        place = low + drawn(torch.rand, x.shape, generator, x) * (up - low)
-        return torch.where(chosen, place, x)
+            return self
+        return Lp(value, self.p, self.eps, self.lower, self.upper)

@@ -92,8 +92,18 @@ def drawn(
 ) -> Tensor:
     """Random numbers, ``torch.rand`` or ``torch.randn``, beside another tensor, from a generator of
     any device."""
-    source = like.device if generator is None else generator.device
-    return draw(tuple(shape), generator=generator, dtype=like.dtype, device=source).to(like.device)
+    source = like.device
+    if generator is not None:
+        source = generator.device
+    numbers = draw(tuple(shape), generator=generator, dtype=like.dtype, device=source)
+    return numbers.to(like.device)
+
+
+def batch_size(x: Tensor, batched: bool) -> int:
+    """How many sets a region around x holds: one for each sample, or one."""
+    if batched and x.dim():
+        return x.shape[0]
+    return 1
 
 
 def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
@@ -104,12 +114,19 @@ def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:
     held = {f.name: getattr(region, f.name) for f in fields(region)}
     found = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
     changed = {name: value for name, value in found.items() if value is not held[name]}
-    return replace(region, **changed) if changed else region
+    if not changed:
+        return region
+    return replace(region, **changed)
 
 
 def take_samples(region: Region, chosen: slice | Tensor) -> Region:
     """For the regions here, whose tensors hold one entry per sample, in dimension 0, or are the
     same for all samples."""
     dims, samples = region.centre.dim(), region.centre.shape[0]
-    own = lambda t: t.dim() > 0 and t.shape[0] == samples and t.dim() in (1, dims)
-    return with_tensors(region, lambda t: t[chosen] if own(t) else t)
+
+    def taken(tensor: Tensor) -> Tensor:
+        if tensor.dim() > 0 and tensor.shape[0] == samples and tensor.dim() in (1, dims):
+            return tensor[chosen]
+        return tensor
+
+    return with_tensors(region, taken)

@@ -10,7 +10,7 @@ from torch import Tensor
 from boundlab.coefficients.dense import over_box
 from boundlab.errors import ArgumentError
 from boundlab.regions.base import Region, drawn, take_samples
-from boundlab.regions.checks import Number, centre_tensor, radius, spread
+from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.relaxations.interval import Interval, middle
 
 
@@ -83,24 +83,17 @@ class Linf(_BoxLike):
             radius(self.eps, torch.zeros(()))
 
     def at(self, value: Tensor) -> Linf:
-        return self if self.x is not None else Linf(value, self.eps, self.lower, self.upper)
+        if self.x is not None:
+            return self
+        return Linf(value, self.eps, self.lower, self.upper)
 
     @property
     def centre(self) -> Tensor:
-        return _given(self.x)
+        return given(self.x)
 
     def hull(self) -> Interval:
-        x = _given(self.x)
+        x = given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
-
-
-def _given(x: Tensor | None) -> Tensor:
-    if x is None:
-        raise ArgumentError(
-            "this region has no centre: give it one, or use it in perturb={...} where it sits on "
-            "the parameter's value"
-        )
-    return x
 
 
 def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> Interval:

@@ -13,6 +13,7 @@ Number = float | int | Tensor
 
 
 def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
+    """A floating-point tensor without NaN."""
     if not isinstance(x, Tensor):
         raise ArgumentError(f"{what} must be a tensor, not {type(x).__name__}")
     if not x.is_floating_point():
@@ -23,6 +24,16 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
         )
     if torch.isnan(x).any():
         raise ArgumentError(f"{what} contains NaN")
+    return x
+
+
+def given(x: Tensor | None) -> Tensor:
+    """The centre of a region that has one."""
+    if x is None:
+        raise ArgumentError(
+            "this region has no centre: give it one, or use it in perturb={...} where it sits on "
+            "the parameter's value"
+        )
     return x
 
 
@@ -41,22 +52,24 @@ def spread(value: Number, x: Tensor, what: str) -> Tensor:
         raise ArgumentError(f"{what} contains NaN")
     if tensor.dim() == 1 and x.dim() and tensor.shape[0] == x.shape[0]:
         return tensor.reshape(-1, *[1] * (x.dim() - 1))
-    fits = tensor.dim() == 0 or (
-        tensor.dim() == x.dim() > 1
-        and all(a in (1, b) for a, b in zip(tensor.shape, x.shape, strict=True))
-    )
-    if not fits:
+    if tensor.dim() > 0 and not _broadcasts(tensor, x):
         raise ArgumentError(_shapes(what, tensor, x))
     return tensor
 
 
+def _broadcasts(tensor: Tensor, x: Tensor) -> bool:
+    """Whether a tensor with all dimensions of x, more than one, broadcasts to it."""
+    if x.dim() < 2 or tensor.dim() != x.dim():
+        return False
+    return all(a in (1, b) for a, b in zip(tensor.shape, x.shape, strict=True))
+
+
 def _numbers(value: object, x: Tensor, what: str) -> Tensor:
+    """A value as a tensor like x, of its own shape."""
     try:
-        return (
-            value.to(x)
-            if isinstance(value, Tensor)
-            else torch.as_tensor(value, dtype=x.dtype, device=x.device)
-        )
+        if isinstance(value, Tensor):
+            return value.to(x)
+        return torch.as_tensor(value, dtype=x.dtype, device=x.device)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError(
             f"{what} must be a number or a tensor of numbers, not {value!r}"
@@ -70,7 +83,8 @@ def _shapes(what: str, given: Tensor, x: Tensor) -> str:
             f"{what} must be a number or have the shape {tuple(x.shape)} of the value; got shape "
             f"{tuple(given.shape)}"
         )
-    a_sample, a_feature = (x.shape[0],), (1,) * (x.dim() - 1) + (x.shape[-1],)
+    a_sample = (x.shape[0],)
+    a_feature = (1,) * (x.dim() - 1) + (x.shape[-1],)
     return (
         f"{what} must be a number; or one per sample, a tensor of shape {a_sample}; or a tensor "
         f"with {x.dim()} dimensions that broadcasts to {tuple(x.shape)}, such as {a_feature} for "
@@ -79,6 +93,7 @@ def _shapes(what: str, given: Tensor, x: Tensor) -> str:
 
 
 def radius(eps: Number, x: Tensor) -> Tensor:
+    """Radii that are not negative, broadcastable against x."""
     tensor = spread(eps, x, "eps")
     if isinstance(eps, (int, float)) and eps >= 0:
         return tensor

@@ -38,42 +38,47 @@ class Words(Region):
 
     def __post_init__(self) -> None:
         centre_tensor(self.x, "Words(x, substitutes): x")
-        shape = tuple(self.x.shape)
-        if (
-            len(shape) != 3
-            or self.substitutes.dim() != 4
-            or tuple(self.substitutes.shape[i] for i in (0, 1, 3)) != shape
-        ):
+        self._check_vectors()
+        self._check_allowed()
+        self._check_budget()
+        if not 0 <= self.eps <= 1:
+            raise ArgumentError(
+                f"eps is a share between the word (0) and its substitutes (1), not {self.eps}"
+            )
+
+    def _check_vectors(self) -> None:
+        shape, others = tuple(self.x.shape), tuple(self.substitutes.shape)
+        if len(shape) != 3 or len(others) != 4 or (*others[:2], others[3]) != shape:
             raise ArgumentError(
                 "Words takes vectors (samples, positions, dim) and substitutes (samples, "
-                f"positions, choices, dim), not {shape} and {tuple(self.substitutes.shape)}"
+                f"positions, choices, dim), not {shape} and {others}"
             )
         if self.substitutes.dtype != self.x.dtype:
             raise ArgumentError(
                 f"words are {self.x.dtype}, their substitutes {self.substitutes.dtype}: they must "
                 "be of one type"
             )
-        if self.allowed is not None and (
-            self.allowed.dtype != torch.bool or self.allowed.shape != self.substitutes.shape[:3]
-        ):
+
+    def _check_allowed(self) -> None:
+        if self.allowed is None:
+            return
+        shape = self.substitutes.shape[:3]
+        if self.allowed.dtype != torch.bool or self.allowed.shape != shape:
             raise ArgumentError(
-                f"allowed must be bool {tuple(self.substitutes.shape[:3])}, not "
+                f"allowed must be bool {tuple(shape)}, not "
                 f"{self.allowed.dtype} {tuple(self.allowed.shape)}"
             )
-        budget = torch.as_tensor(0 if self.budget is None else self.budget, device=self.x.device)
-        if (
-            budget.is_floating_point()
-            or (budget < 0).any()
-            or budget.dim() > 1
-            or budget.numel() not in (1, shape[0])
-        ):
+
+    def _check_budget(self) -> None:
+        if self.budget is None:
+            return
+        samples = len(self.x)
+        budget = torch.as_tensor(self.budget, device=self.x.device)
+        counts = not budget.is_floating_point() and not (budget < 0).any()
+        if not counts or budget.dim() > 1 or budget.numel() not in (1, samples):
             raise ArgumentError(
-                f"budget counts replaced words: a whole number >= 0, one for each of {shape[0]} "
+                f"budget counts replaced words: a whole number >= 0, one for each of {samples} "
                 f"samples, or None, not {self.budget}"
-            )
-        if not 0 <= self.eps <= 1:
-            raise ArgumentError(
-                f"eps is a share between the word (0) and its substitutes (1), not {self.eps}"
             )
 
     @property
@@ -82,18 +87,19 @@ class Words(Region):
 
     @property
     def _allowed(self) -> Tensor:
-        full = (
-            self.substitutes.new_ones(self.substitutes.shape[:3], dtype=torch.bool)
-            if self.allowed is None
-            else self.allowed
-        )
-        return full & (self._budgets > 0)[:, None, None]
+        """Which substitutes may be used: (samples, positions, choices)."""
+        some = (self._budgets > 0)[:, None, None]
+        if self.allowed is None:
+            return some.expand(self.substitutes.shape[:3])
+        return self.allowed & some
 
     @property
     def _budgets(self) -> Tensor:
         """How many words may change, for each sample."""
         samples, positions, _ = self.x.shape
-        budget = positions if self.budget is None else self.budget
+        budget = self.budget
+        if budget is None:
+            budget = positions
         return torch.as_tensor(budget, device=self.x.device).reshape(-1).expand(samples)
 
     @cached_property
@@ -149,24 +155,15 @@ class Words(Region):
         rank = order.argsort(1).argsort(1)
         most = (uniform(samples) * (self._budgets + 1)).floor()
         replaced = (rank < most[:, None]) & allowed.any(2)
-        other = self.substitutes.gather(
-            2, chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])
-        ).squeeze(2)
+        index = chosen[:, :, None, None].expand(-1, -1, 1, self.x.shape[2])
+        other = self.substitutes.gather(2, index).squeeze(2)
         return torch.where(replaced.unsqueeze(2), self.x + self.eps * (other - self.x), self.x)
 
     def samples(self, chosen: slice | Tensor) -> Words:
-        part = lambda tensor: (
-            tensor[chosen] if isinstance(tensor, Tensor) and tensor.dim() else tensor
-        )
-        budget = (
-            part(self.budget)
-            if isinstance(self.budget, Tensor) and self.budget.numel() > 1
-            else self.budget
-        )
-        return replace(
-            self,
-            x=part(self.x),
-            substitutes=part(self.substitutes),
-            allowed=part(self.allowed),
-            budget=budget,
-        )
+        allowed, budget = self.allowed, self.budget
+        if allowed is not None:
+            allowed = allowed[chosen]
+        if isinstance(budget, Tensor) and budget.numel() > 1:
+            budget = budget[chosen]
+        x, substitutes = self.x[chosen], self.substitutes[chosen]
+        return replace(self, x=x, substitutes=substitutes, allowed=allowed, budget=budget)

@@ -9,17 +9,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab.kernels import fused
+from boundlab.kernels import intervals
 
 
 def middle(lower: Tensor, upper: Tensor) -> Tensor:
     """The point between two others, and never outside: their sum may overflow, and halves of the
     smallest numbers are rounded."""
-    return (
-        torch.clamp(lower / 2 + upper / 2, lower, upper)
-        if lower.is_floating_point()
-        else (lower + upper) / 2
-    )
+    if not lower.is_floating_point():
+        return (lower + upper) / 2
+    return torch.clamp(lower / 2 + upper / 2, lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,20 +54,16 @@ class Interval:
     @property
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
-        return (
-            fused.ball(self.lower, self.upper)
-            if self.dtype.is_floating_point
-            else (self.centre, self.radius)
-        )
+        if not self.dtype.is_floating_point:
+            return self.centre, self.radius
+        return intervals.ball(self.lower, self.upper)
 
     @staticmethod
     def around(centre: Tensor, radius: Tensor) -> Interval:
         """``centre +- radius``."""
-        return (
-            MidRad(centre, radius)
-            if centre.shape == radius.shape
-            else Interval(centre - radius, centre + radius)
-        )
+        if centre.shape == radius.shape:
+            return MidRad(centre, radius)
+        return Interval(centre - radius, centre + radius)
 
     def intersect(self, other: Interval) -> Interval:
         """Both are true, so their intersection is.
@@ -113,7 +107,7 @@ class MidRad(Interval):
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         with torch.set_grad_enabled(self.requires_grad):  # whoever happens to ask first
-            return fused.ends(*self._parts)
+            return intervals.ends(*self._parts)
 
     @property
     def requires_grad(self) -> bool:
@@ -160,13 +154,14 @@ def laid_out(rows: Tensor, x: Interval) -> Tensor:
     """Rows (rows, *shape) of a value with the channels last in memory if those of the value are:
     convolutions are faster then, and steps that read both together are several times as fast as on
     two orders."""
-    last, value = LAST.get(rows.dim() - 3), x.centre if isinstance(x, MidRad) else x.lower
-    if (
-        last is None
-        or rows.numel() == 0
-        or value.is_contiguous()
-        or not value.is_contiguous(memory_format=last)
-    ):
+    last = LAST.get(rows.dim() - 3)
+    if last is None or rows.numel() == 0:
+        return rows
+    if isinstance(x, MidRad):  # whose ends need not be there
+        value = x.centre
+    else:
+        value = x.lower
+    if value.is_contiguous() or not value.is_contiguous(memory_format=last):
         return rows
     return rows.flatten(0, 1).contiguous(memory_format=last).unflatten(0, rows.shape[:2])
 
@@ -177,8 +172,12 @@ interval."""
 
 
 def lower_of(value: Value) -> Tensor:
-    return value.lower if isinstance(value, Interval) else value
+    if isinstance(value, Interval):
+        return value.lower
+    return value
 
 
 def upper_of(value: Value) -> Tensor:
-    return value.upper if isinstance(value, Interval) else value
+    if isinstance(value, Interval):
+        return value.upper
+    return value

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from torch import Tensor
 
 from boundlab.coefficients.window import Window
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.relaxation import (
-    AffineMap,
     ForwardBound,
     Relaxation,
     Rows,
+    RowsPerSample,
     Terms,
     add_constant,
 )
@@ -41,25 +41,26 @@ class CentreForm(Relaxation):
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
         x_rows, _ = self.in_x.backward(rows)
         y_rows, _ = self.in_y.backward(rows)
-        return [*x_rows, *y_rows], [(rows, -self.centre), (rows.abs(), -self.slack)]
+        return [*x_rows, *y_rows], self._terms(rows)
 
-    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def _terms(self, rows: Rows) -> Terms:
+        return [(rows, -self.centre), (rows.abs(), -self.slack)]
+
+    def backward_per_sample(
+        self, rows: Rows, shared: set[int]
+    ) -> tuple[Sequence[RowsPerSample], Terms] | None:
         if shared != {1} or self.in_y.per_sample is None:
             return None
         x_rows, _ = self.in_x.backward(rows)
-        return [*x_rows, *self.in_y.per_sample(rows)], [
-            (rows, -self.centre),
-            (rows.abs(), -self.slack),
-        ]
+        return [*x_rows, *self.in_y.per_sample(rows)], self._terms(rows)
 
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
     ) -> tuple[ForwardBound, ForwardBound]:
         low_x, up_x = self.in_x.forward(lower[:1], upper[:1])
         low_y, up_y = self.in_y.forward(lower[1:], upper[1:])
-        return add_constant(low_x + low_y, -self.centre - self.slack), add_constant(
-            up_x + up_y, self.slack - self.centre
-        )
+        lower_bias, upper_bias = -self.centre - self.slack, self.slack - self.centre
+        return add_constant(low_x + low_y, lower_bias), add_constant(up_x + up_y, upper_bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,9 @@ class SignedForm(Relaxation):
         of_x, terms = self._in_x(rows)
         return [of_x, *self.in_y.backward(rows)[0]], terms
 
-    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def backward_per_sample(
+        self, rows: Rows, shared: set[int]
+    ) -> tuple[Sequence[RowsPerSample], Terms] | None:
         if shared != {1} or self.in_y.per_sample is None:
             return None
         of_x, terms = self._in_x(rows)
@@ -125,11 +128,13 @@ class WithBias(Relaxation):
         bias, _ = self.bias.backward(rows)
         return [*body, *bias], terms
 
-    def backward_per_sample(self, rows: Rows, shared: set[int]) -> tuple[list[Any], Terms] | None:
+    def backward_per_sample(
+        self, rows: Rows, shared: set[int]
+    ) -> tuple[Sequence[RowsPerSample], Terms] | None:
         """The bias comes third, behind x and y."""
         if 2 not in shared or self.bias.per_sample is None:
             return None
-        found: tuple[list[Any], Terms] | None
+        found: tuple[Sequence[RowsPerSample], Terms] | None
         if len(shared) > 1:
             found = self.body.backward_per_sample(rows, shared - {2})
         else:

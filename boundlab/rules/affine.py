@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval, MidRad
-from boundlab.relaxations.relaxation import AffineMap, Relaxation, constant_lines
+from boundlab.relaxations.lines import constant_lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import transposes, windows
 from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.registry import Call, Rule, aten, register

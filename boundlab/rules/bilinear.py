@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.products import WithBias
-from boundlab.relaxations.relaxation import AffineMap, Relaxation
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import per_sample, product, transposes, windows
 from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.mccormick import McCormick

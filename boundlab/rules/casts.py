@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
+from boundlab.relaxations.lines import Lines, constant_lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 

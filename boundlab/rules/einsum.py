@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap, Relaxation
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.mccormick import McCormick
 from boundlab.rules.product import Product
 from boundlab.rules.registry import Call, Rule, aten, register

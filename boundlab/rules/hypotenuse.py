@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
-from boundlab.relaxations.relaxation import Lines, Relaxation
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, aten, register
 

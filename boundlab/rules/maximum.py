@@ -16,7 +16,9 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import all_finite
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Planes, Relaxation, constant_lines
+from boundlab.relaxations.lines import constant_lines
+from boundlab.relaxations.planes import Planes
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
 from boundlab.rules.settings import dimensions
 

@@ -23,7 +23,9 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import seems_finite, spares
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Lines, Planes, Relaxation
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.planes import Planes
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.product import Product
 from boundlab.rules.registry import SlopeFamily
 

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import all_finite, spares
 from boundlab.kernels.trained_linear import interval_linear, is_trained
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import AffineMap, Relaxation, Rows, constant_lines
+from boundlab.relaxations.lines import constant_lines
+from boundlab.relaxations.relaxation import Relaxation, Rows
 from boundlab.rules.affine import around
 from boundlab.rules.facts import Facts, PerSample
 from boundlab.rules.product import Product

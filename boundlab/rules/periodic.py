@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Lines, Relaxation
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import S_REVERSED

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
-from boundlab.relaxations.relaxation import Lines, Relaxation
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve, Line
 from boundlab.rules.elementwise import CONCAVE, CONVEX, OneSigned, piecewise_linear

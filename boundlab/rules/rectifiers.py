@@ -18,10 +18,11 @@ from torch import Tensor
 
 from boundlab.coefficients.window import Constant, Window
 from boundlab.errors import UnsupportedOperator
-from boundlab.kernels.fused import rectified, rectified_ball, sloped
+from boundlab.kernels.rectifiers import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval, MidRad, laid_out
-from boundlab.relaxations.relaxation import ForwardBound, Lines, Relaxation, Rows, Terms
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.relaxation import ForwardBound, Relaxation, Rows, Terms
 from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 
 SLOPES = ("adaptive", "zero", "one", "same")

@@ -20,7 +20,7 @@ from torch import Tensor
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
-from boundlab.kernels.fused import moments
+from boundlab.kernels.moments import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.arguments import argument

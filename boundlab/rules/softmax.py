@@ -36,7 +36,8 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import all_finite, seems_finite, spares
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import Planes, Relaxation
+from boundlab.relaxations.planes import Planes
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
 from boundlab.rules.settings import dimensions

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
-from boundlab.relaxations.relaxation import Lines, Relaxation, constant_lines
+from boundlab.relaxations.lines import Lines, constant_lines
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, Relaxed, aten, register
 
 

@@ -20,7 +20,7 @@ import torch
 from boundlab.compat.private import OpOverload, pytree
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.graph.layout import Layout
-from boundlab.kernels.fused import moments
+from boundlab.kernels.moments import moments
 from boundlab.rules.arguments import argument, parameters
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink

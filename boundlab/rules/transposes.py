@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from boundlab.kernels.trained_linear import is_gathered, rows_linear
+from boundlab.relaxations.broadcasting import sum_to
 from boundlab.relaxations.interval import Interval, laid_out
-from boundlab.relaxations.relaxation import sum_to
 from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import Transpose
 from boundlab.rules.registry import Call

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from boundlab.kernels.reductions import all_finite
+from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import DualNormInterval, Interval
 from boundlab.relaxations.products import CentreForm, SignedForm
-from boundlab.relaxations.relaxation import AffineMap, Relaxation
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.facts import Facts
 from boundlab.rules.mccormick import McCormick
 from boundlab.rules.one_sided import absolute, per_sample

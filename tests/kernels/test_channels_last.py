@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import boundlab as bl
-from boundlab.kernels import fused
+from boundlab.kernels import blocks, rectifiers
 from boundlab.losses.clean_pass import CleanPass
 from tests.helpers.watching import watch
 
@@ -68,8 +68,8 @@ def test_losses_and_gradients(
 ) -> None:
     model, x, labels = branches
     net = bl.capture(model.train(), x)
-    monkeypatch.setitem(fused.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
-    parts = watch(monkeypatch, fused, "_parts")
+    monkeypatch.setitem(blocks.BLOCK, "cpu", 1 << 8)  # so that steps are made in parts
+    parts = watch(monkeypatch, blocks, "_parts")
 
     def step(x: Tensor) -> list[Tensor]:
         x = x.detach().requires_grad_()
@@ -133,12 +133,12 @@ def test_steps_between_convolutions_keep_the_order(
 
 
 def test_blocks_keep_the_order_of_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "BLOCK", {"cpu": 60})
-    parts = watch(monkeypatch, fused, "_parts")
+    monkeypatch.setattr(blocks, "BLOCK", {"cpu": 60})
+    parts = watch(monkeypatch, blocks, "_parts")
     rows = torch.randn(1, 7, 4, 5, 3).permute(0, 1, 4, 2, 3)
     with torch.no_grad():
-        centre, radius = fused.rectified_ball(rows[0], rows[0].abs())
-        coefficients, _ = fused.rectified(rows, rows[0] - 1, rows[0] + 1, True)
+        centre, radius = rectifiers.rectified_ball(rows[0], rows[0].abs())
+        coefficients, _ = rectifiers.rectified(rows, rows[0] - 1, rows[0] + 1, True)
     assert centre.is_contiguous(memory_format=torch.channels_last) and radius.is_contiguous(
         memory_format=torch.channels_last
     )

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 import boundlab as bl
+from boundlab.relaxations.affine_map import AffineMap
+from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.planes import Planes
 from boundlab.relaxations.products import CentreForm, SignedForm, WithBias
-from boundlab.relaxations.relaxation import AffineMap, Lines, Planes
 from tests.helpers.watching import watch
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {

@@ -1,4 +1,4 @@
-"""Steps with gradients written out give what autograd gives."""
+"""ReLUs with gradients written out give what autograd gives."""
 
 from __future__ import annotations
 
@@ -8,22 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from boundlab.kernels import fused
-from boundlab.kernels.fused import ball, ends, least, moments, rectified, rectified_ball, sloped
+from boundlab.kernels import blocks
+from boundlab.kernels.rectifiers import rectified, rectified_ball, sloped
 from boundlab.relaxations.interval import Interval
 from tests.helpers.tensors import draw
 from tests.helpers.watching import watch
-
-
-def test_balls_and_their_ends() -> None:
-    lower = draw(3, 4).requires_grad_()
-    upper = (lower.detach() + draw(3, 4, seed=1).abs()).requires_grad_()
-    assert torch.autograd.gradcheck(ball, (lower, upper)) and torch.autograd.gradcheck(
-        ends, (lower, upper)
-    )
-    again = ends(*ball(lower, upper))
-    torch.testing.assert_close(again[0], lower)
-    torch.testing.assert_close(again[1], upper)
 
 
 def relu_by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,8 +32,8 @@ def relu_by_hand(rows: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Te
 @given(st.integers(0, 999), st.integers(1, 3))
 def test_rows_through_a_relu(block: int, ball: bool, seed: int, count: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fused.BLOCK, "cpu", block)
-        parts = watch(patch, fused, "_parts")
+        patch.setitem(blocks.BLOCK, "cpu", block)
+        parts = watch(patch, blocks, "_parts")
         check_rows_through_a_relu(ball, seed, count)
     assert bool(parts) == (10 * count > 4 * block)
 
@@ -81,8 +70,8 @@ def test_blocks_change_nothing(block: int, summed: bool, monkeypatch: pytest.Mon
         rectified_ball, tuple(tensor.requires_grad_() for tensor in balls)
     )
     whole = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
-    monkeypatch.setitem(fused.BLOCK, "cpu", block)
-    made = watch(monkeypatch, fused, "_parts")
+    monkeypatch.setitem(blocks.BLOCK, "cpu", block)
+    made = watch(monkeypatch, blocks, "_parts")
     parts = [*rectified(*inputs, summed), *within(inputs[0], *balls), *rectified_ball(*balls)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert len(made) == (3 if block <= 4 else 0)
@@ -146,18 +135,6 @@ def test_steps_can_be_differentiated_twice(summed: bool) -> None:
     )
 
 
-def test_least_over_a_box() -> None:
-    rows, centre, radius = (
-        draw(3, 2, 4).requires_grad_(),
-        draw(2, 4, seed=1),
-        draw(2, 4, seed=2).abs(),
-    )
-    torch.testing.assert_close(
-        least(rows, centre, radius), (rows * centre).sum(2) - (rows.abs() * radius).sum(2)
-    )
-    assert torch.autograd.gradcheck(lambda r: least(r, centre, radius), (rows,))
-
-
 def test_points_and_zeros_through_a_relu() -> None:
     ends_ = torch.tensor([[-1.0, 0.0, 1.0, -0.0]], dtype=torch.float64).requires_grad_()
     rows = draw(2, 1, 4).requires_grad_()
@@ -180,18 +157,6 @@ def test_a_ball_through_a_relu() -> None:
     torch.testing.assert_close(rectified_ball(centre, radius), expected)
 
 
-def test_moments_of_channels() -> None:
-    for shape in ((6, 3), (4, 3, 5), (2, 3, 4, 5)):
-        x = draw(*shape).requires_grad_()
-        assert torch.autograd.gradcheck(moments, (x,)) and torch.autograd.gradgradcheck(
-            moments, (x,)
-        )
-        dims = [0, *range(2, len(shape))]
-        torch.testing.assert_close(
-            moments(x), torch.stack([x.mean(dims), x.var(dims, correction=0)])
-        )
-
-
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3, 2)])
 def test_constants_are_summed_by_samples(shape: tuple[int, ...]) -> None:
     middle, radius = draw(*shape), draw(*shape, seed=1).abs()
@@ -207,26 +172,3 @@ def test_constants_are_summed_by_samples(shape: tuple[int, ...]) -> None:
         strict=True,
     ):
         torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("block", [1, 7, 1 << 18])
-def test_absolute_dots_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BLOCK, "cpu", block)
-    generator = torch.Generator().manual_seed(0)
-    rows, others, weights = (
-        torch.randn(n, 11, dtype=torch.float64, generator=generator).requires_grad_()
-        for n in (4, 3, 3)
-    )
-    expected = ((rows[:, None] - others).abs() * weights).sum(2)
-    blocks = watch(monkeypatch, fused, "_blocks")
-    found = fused.absolute_dots(rows, others, weights)
-    assert len(blocks[0]) == (11 if block <= 7 else 1)
-    torch.testing.assert_close(found, expected)
-    upstream = torch.randn(4, 3, dtype=torch.float64, generator=generator)
-    for got, want in zip(
-        torch.autograd.grad(found, (rows, others, weights), upstream),
-        torch.autograd.grad(expected, (rows, others, weights), upstream),
-        strict=True,
-    ):
-        torch.testing.assert_close(got, want)
-    assert fused.absolute_dots(rows[:0], others, weights).shape == (0, 3)
