@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from boundlab.graph.graph import Ref
 from boundlab.graph.layout import Layout
 from boundlab.rules.registry import aten
-from boundlab.rules.structure.forms import beside
-from boundlab.rules.structure.rows import whole
+from boundlab.rules.structure.forms import beside, placed, shifted, whole
 from boundlab.rules.structure.site import Meets, Site
 from boundlab.rules.structure.table import structure
+
+Indices = Sequence[Ref | None]
+"""The index of each dimension, None for those that have none."""
+
+# -- along one dimension ---------------------------------------------------------------------------
 
 
 @structure(aten.index_select)
 def _index_select(site: Site) -> Layout | None:
     x, index = site["self"], site["index"]
     (dim,) = site.dims(x, site["dim"])
-    picked = site.layout(index)
-    return site.agreed(
-        [beside(site, x, (dim,)), None if picked is None else replace(picked, dim=dim)]
-    )
+    return site.agreed([beside(site, x, (dim,)), placed(site.layout(index), dim)])
 
 
-@structure(aten.gather, aten.take_along_dim)
+@structure(aten.gather)
 def _gather(site: Site) -> Layout | None:
-    x, index = site["self"], site["index" if site.node.op is aten.gather.default else "indices"]
+    return _picked(site, site["index"])
+
+
+@structure(aten.take_along_dim)
+def _take_along_dim(site: Site) -> Layout | None:
+    return _picked(site, site["indices"])
+
+
+def _picked(site: Site, index: Ref) -> Layout | None:
+    """Along one dimension, with an index for every element of the result."""
+    x = site["self"]
     if site["dim"] is None or len(site.shape(x)) != len(site.shape(index)):
         return whole(site)
     return site.agreed([beside(site, x, site.dims(x, site["dim"])), site.layout(index)])
@@ -41,53 +51,16 @@ def _scatter(site: Site) -> Layout | None:
     acts = site.dims(x, site["dim"])
     found = [beside(site, Ref(name), acts) for name in site.tensors if len(site.shapes[name]) > 0]
     layout = site.agreed(found)
-    sizes = (
-        {
-            site.shapes[name][layout.dim]
-            for name in site.tensors
-            if len(site.shapes[name]) > layout.dim
-        }
-        if layout is not None
-        else set()
-    )
-    if (
-        layout is not None
-        and len(sizes) > 1
-        and site.node.op not in (aten.index_copy.default, aten.index_add.default)
-    ):
+    if layout is None or site.node.op in (aten.index_copy.default, aten.index_add.default):
+        return layout
+    shapes = [site.shapes[name] for name in site.tensors]
+    sizes = {shape[layout.dim] for shape in shapes if len(shape) > layout.dim}
+    if len(sizes) > 1:
         raise Meets("it writes to some of the samples")
     return layout
 
 
-def _indexed(site: Site, x: Any, indices: Any) -> tuple[list[Layout | None], Callable[[int], int]]:
-    """Of ``x[indices]`` with whole numbers: the layouts that x and the indices bring, and where a
-    dimension of x that has no index comes to lie."""
-    chosen = {dim: index for dim, index in enumerate(indices) if index is not None}
-    wide = max(len(site.shape(index)) for index in chosen.values())
-    together = max(chosen) - min(chosen) + 1 == len(chosen)
-    first = min(chosen) if together else 0
-
-    def place(dim: int) -> int:
-        behind = dim >= first or not together
-        return dim - sum(other < dim for other in chosen) + (wide if behind else 0)
-
-    def brought(layout: Layout, index: Any) -> Layout:
-        return replace(layout, dim=layout.dim + first + wide - len(site.shape(index)))
-
-    found = [
-        None if (layout := site.layout(index)) is None else brought(layout, index)
-        for index in chosen.values()
-    ]
-    layout = site.layout(x)
-    if layout is not None and layout.dim in chosen:
-        index = chosen[layout.dim]
-        own = site.own.get(index.name)
-        if own is None or (layout.outer, layout.inner) != (1, 1):
-            raise Meets("it picks samples by an index")
-        found.append(brought(own, index))
-    elif layout is not None:
-        found.append(replace(layout, dim=place(layout.dim)))
-    return found, place
+# -- x[indices] ------------------------------------------------------------------------------------
 
 
 @structure(aten.index.Tensor)
@@ -95,10 +68,40 @@ def _index(site: Site) -> Layout | None:
     x, indices = site["self"], site["indices"]
     if any(index is not None and index.name in site.masks for index in indices):
         return _masked(site, x, indices)
-    return site.agreed(_indexed(site, x, indices)[0])
+    return site.agreed(_indexed(site, x, indices))
 
 
-def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
+def _indexed(site: Site, x: Ref, indices: Indices) -> list[Layout | None]:
+    """Of ``x[indices]`` with whole numbers: the layouts that the indices bring, and last that of
+    x, if it has samples."""
+    chosen = {dim: index for dim, index in enumerate(indices) if index is not None}
+    wide = max(len(site.shape(index)) for index in chosen.values())
+    # the dimensions of the indices stand where the first of them stood, if they were together
+    together = max(chosen) - min(chosen) + 1 == len(chosen)
+    first = 0
+    if together:
+        first = min(chosen)
+
+    def brought(layout: Layout | None, index: Ref) -> Layout | None:
+        return shifted(layout, first + wide - len(site.shape(index)))
+
+    found = [brought(site.layout(index), index) for index in chosen.values()]
+    layout = site.layout(x)
+    if layout is None:
+        return found
+    if layout.dim in chosen:
+        index = chosen[layout.dim]
+        own = site.own.get(index.name)
+        if own is None or (layout.outer, layout.inner) != (1, 1):
+            raise Meets("it picks samples by an index")
+        return [*found, brought(own, index)]
+    place = layout.dim - sum(dim < layout.dim for dim in chosen)
+    if layout.dim >= first:
+        place += wide
+    return [*found, replace(layout, dim=place)]
+
+
+def _masked(site: Site, x: Ref, indices: Indices) -> Layout | None:
     """Of ``x[:, mask]`` with one mask that has no samples: the dimensions that it covers become
     one."""
     chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
@@ -108,11 +111,11 @@ def _masked(site: Site, x: Any, indices: Any) -> Layout | None:
         return whole(site)
     covered = range(first, first + len(site.shape(mask)))
     layout = site.layout(x)
-    if layout is None:
-        return None
+    if layout is None or layout.dim < first:
+        return layout
     if layout.dim in covered:
         raise Meets("it picks samples by a mask")
-    return replace(layout, dim=layout.dim if layout.dim < first else layout.dim - len(covered) + 1)
+    return shifted(layout, 1 - len(covered))
 
 
 @structure(aten.index_put)
@@ -131,15 +134,14 @@ def _index_put(site: Site) -> Layout | None:
     if layout is None:
         site.plain(values)
         return None
+    # where x[indices] has the samples, and of how many dimensions it is
     if masks:
-        found, dims = _masked(site, x, indices), len(site.shape(x)) - len(site.shape(masks[0])) + 1
+        found = _masked(site, x, indices)
+        dims = len(site.shape(x)) - len(site.shape(masks[0])) + 1
     else:
-        (found, *_), dims = (
-            _indexed(site, x, indices)[0][::-1],
-            len(site.shape(x)) - len(chosen) + max(len(site.shape(i)) for i in chosen),
-        )
-    if written is not None and (
-        found is None or replace(written, dim=written.dim + dims - len(site.shape(values))) != found
-    ):
+        found = _indexed(site, x, indices)[-1]
+        wide = max(len(site.shape(index)) for index in chosen)
+        dims = len(site.shape(x)) - len(chosen) + wide
+    if written is not None and shifted(written, dims - len(site.shape(values))) != found:
         raise Meets("what it writes carries the samples elsewhere")
     return layout

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from boundlab.graph.graph import Ref
 from boundlab.graph.layout import Layout
 from boundlab.rules.registry import aten
-from boundlab.rules.structure.forms import beside
-from boundlab.rules.structure.rows import whole
+from boundlab.rules.structure.forms import beside, shifted, whole, without
 from boundlab.rules.structure.site import Meets, Site
 from boundlab.rules.structure.table import structure
+
+LAST = 2**63 - 1
+"""The end of a slice that goes to the last entry."""
 
 
 @structure(aten.slice)
@@ -22,17 +24,27 @@ def _slice(site: Site) -> Layout | None:
     if layout is None or layout.dim != dim:
         return layout
     size, block = site.shape(x)[dim], layout.inner * site.samples
+    start, end = _ends(site, size)
+    blocks = start % block == 0 and end % block == 0 and start < end
+    everything = (start, end) == (0, size)
+    if not blocks or (_has_fixed_end(site) and not everything):
+        raise Meets("it picks some of the samples")
+    return replace(layout, outer=(end - start) // block)
+
+
+def _ends(site: Site, size: int) -> tuple[int, int]:
+    """Where a slice of ``size`` entries begins and ends, counted from 0."""
     start, end = site.number(site["start"], 0), site.number(site["end"], size)
     if start is None or end is None or site["step"] != 1:
         raise Meets("it picks some of the samples")
-    start, end = (min(max(at + size if at < 0 else at, 0), size) for at in (start, end))
-    fixed = any(
-        isinstance(given, int) and given not in (0, 2**63 - 1)
-        for given in (site["start"], site["end"])
-    )
-    if start % block or end % block or end <= start or (fixed and (start, end) != (0, size)):
-        raise Meets("it picks some of the samples")
-    return replace(layout, outer=(end - start) // block)
+    first, last, _ = slice(start, end).indices(size)
+    return first, last
+
+
+def _has_fixed_end(site: Site) -> bool:
+    """Whether a slice begins or ends at a number that does not grow with the batch."""
+    ends = site["start"], site["end"]
+    return any(isinstance(end, int) and end not in (0, LAST) for end in ends)
 
 
 @structure(aten.split.Tensor)
@@ -53,6 +65,9 @@ def _narrow(site: Site) -> Layout | None:
     return beside(site, site["self"], site.dims(site["self"], site["dim"]))
 
 
+# -- side by side ----------------------------------------------------------------------------------
+
+
 @structure(aten.cat, aten.concat)
 def _cat(site: Site) -> Layout | None:
     """Side by side; along the samples, blocks of all samples behind each other."""
@@ -61,35 +76,47 @@ def _cat(site: Site) -> Layout | None:
     return _joined(site, parts, dim)
 
 
-def _joined(site: Site, parts: list[Any], dim: int) -> Layout | None:
+def _joined(site: Site, parts: Sequence[Ref], dim: int) -> Layout | None:
     layouts = [site.layout(part) for part in parts]
-    if not any(layout is not None and layout.dim == dim for layout in layouts):
-        return site.agreed(layouts)
     carried = [layout for layout in layouts if layout is not None and layout.dim == dim]
+    if not carried:
+        return site.agreed(layouts)
     if len(carried) < len(layouts) or len({layout.inner for layout in carried}) > 1:
         raise Meets("it puts something else beside the samples")
     return Layout(dim, sum(layout.outer for layout in carried), carried[0].inner)
 
 
-@structure(aten.vstack, aten.hstack)
-def _side_by_side(site: Site) -> Layout | None:
-    """vstack along dimension 0, hstack along dimension 1, or 0 of single rows; of tensors of at
-    least two dimensions here."""
+@structure(aten.vstack)
+def _vstack(site: Site) -> Layout | None:
+    """Along dimension 0; of tensors of at least two dimensions here."""
     parts = site["tensors"]
-    dim = 0 if site.node.op is aten.vstack.default or len(site.shape(parts[0])) == 1 else 1
-    if any(len(site.shape(part)) < 2 for part in parts) and site.node.op is aten.vstack.default:
+    if any(len(site.shape(part)) < 2 for part in parts):
         return whole(site)
-    return _joined(site, parts, dim)
+    return _joined(site, parts, 0)
+
+
+@structure(aten.hstack)
+def _hstack(site: Site) -> Layout | None:
+    """Along dimension 1, or 0 of single rows."""
+    parts = site["tensors"]
+    rows = len(site.shape(parts[0])) == 1
+    return _joined(site, parts, int(not rows))
 
 
 @structure(aten.stack)
 def _stack(site: Site) -> Layout | None:
     dim = site["dim"] % len(site.out)
-    found = [site.layout(part) for part in site["tensors"]]
-    return site.agreed(
-        None if layout is None else replace(layout, dim=layout.dim + (layout.dim >= dim))
-        for layout in found
-    )
+    return site.agreed(_making_room(site.layout(part), dim) for part in site["tensors"])
+
+
+def _making_room(layout: Layout | None, dim: int) -> Layout | None:
+    """The layout after a new dimension ``dim`` has come in."""
+    if layout is None or layout.dim < dim:
+        return layout
+    return shifted(layout, 1)
+
+
+# -- diagonals -------------------------------------------------------------------------------------
 
 
 @structure(aten.diagonal)
@@ -101,11 +128,11 @@ def _diagonal(site: Site) -> Layout | None:
 @structure(aten.diagonal_scatter)
 def _diagonal_scatter(site: Site) -> Layout | None:
     x, source = site["self"], site["src"]
-    acts = set(site.dims(x, (site["dim1"], site["dim2"])))
+    acts = site.dims(x, (site["dim1"], site["dim2"]))
     layout, written = beside(site, x, acts), site.layout(source)
     if written is None or layout is None:
         site.plain(source)
         return layout
-    if written != replace(layout, dim=layout.dim - sum(other < layout.dim for other in acts)):
+    if written != without(layout, acts):
         raise Meets("what it writes carries the samples elsewhere")
     return layout

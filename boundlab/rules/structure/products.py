@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from boundlab.graph.graph import Ref
 from boundlab.graph.layout import Layout
 from boundlab.rules.registry import aten
-from boundlab.rules.structure.forms import beside
+from boundlab.rules.structure.forms import beside, placed, shifted
 from boundlab.rules.structure.site import Meets, Site
 from boundlab.rules.structure.table import structure
 
@@ -16,32 +16,35 @@ from boundlab.rules.structure.table import structure
 def _linear(site: Site) -> Layout | None:
     x, weight = site["input"], site["weight"]
     site.plain(site["bias"])
-    last = len(site.out) - 1
     found = beside(site, x, [len(site.shape(x)) - 1])
     other = site.layout(weight)
     if other is not None and other.dim != 0:
         raise Meets("it sums over the samples")
-    return site.agreed([found, None if other is None else replace(other, dim=last)])
+    return site.agreed([found, placed(other, len(site.out) - 1)])
 
 
-def _product(site: Site, x: Any, y: Any) -> Layout | None:
+def _product(site: Site, x: Ref, y: Ref) -> Layout | None:
     """(..., n, k) times (..., k, m)."""
-    shapes, found = (site.shape(x), site.shape(y)), []
-    for value, shape, summed in ((x, shapes[0], -1), (y, shapes[1], -2)):
-        layout = site.layout(value)
-        if layout is None:
-            continue
-        count = len(shape)
-        if count == 1 or layout.dim == count + summed:
-            raise Meets("it sums over the samples")
-        if layout.dim < count - 2:  # a leading dimension, which broadcasts
-            leading = len(site.out) - sum(len(other) > 1 for other in shapes)
-            found.append(replace(layout, dim=layout.dim + leading - (count - 2)))
-        elif value is x:  # the rows of x, in front of the columns of y if it has any
-            found.append(replace(layout, dim=len(site.out) - (2 if len(shapes[1]) > 1 else 1)))
-        else:
-            found.append(replace(layout, dim=len(site.out) - 1))
-    return site.agreed(found)
+    matrices = sum(len(site.shape(value)) > 1 for value in (x, y))
+    leading = len(site.out) - matrices
+    rows = _factor(site, x, summed=-1, leading=leading, kept=leading)
+    columns = _factor(site, y, summed=-2, leading=leading, kept=len(site.out) - 1)
+    return site.agreed([rows, columns])
+
+
+def _factor(site: Site, x: Ref, *, summed: int, leading: int, kept: int) -> Layout | None:
+    """The layout that a factor brings to a product of matrices. summed: its dimension that is
+    summed over, from the end; leading: how many dimensions the result has in front of rows and
+    columns; kept: where the other dimension of its matrices comes to lie."""
+    layout = site.layout(x)
+    if layout is None:
+        return None
+    count = len(site.shape(x))
+    if count == 1 or layout.dim == count + summed:
+        raise Meets("it sums over the samples")
+    if layout.dim < count - 2:  # a leading dimension, which broadcasts
+        return shifted(layout, leading - (count - 2))
+    return placed(layout, kept)
 
 
 structure(aten.matmul, aten.dot)(lambda site: _product(site, *site.node.args[:2]))
@@ -53,48 +56,45 @@ structure(aten.mv)(lambda site: _product(site, site["self"], site["vec"]))
 def _inner(site: Site) -> Layout | None:
     """(*a, k), (*b, k) -> (*a, *b)."""
     x, y = site.node.args[:2]
-    first, second = beside(site, x, [len(site.shape(x)) - 1]), site.layout(y)
+    last = len(site.shape(x)) - 1
+    first, second = beside(site, x, [last]), site.layout(y)
     if second is not None and second.dim == len(site.shape(y)) - 1:
         raise Meets("it sums over the samples")
-    return site.agreed(
-        [
-            first,
-            None if second is None else replace(second, dim=second.dim + len(site.shape(x)) - 1),
-        ]
-    )
+    return site.agreed([first, shifted(second, last)])
 
 
 @structure(aten.outer)
 def _outer(site: Site) -> Layout | None:
-    second = site.layout(site["vec2"])
-    return site.agreed(
-        [site.layout(site["self"]), None if second is None else replace(second, dim=1)]
-    )
+    return site.agreed([site.layout(site["self"]), placed(site.layout(site["vec2"]), 1)])
 
 
 @structure(aten.einsum.default)
 def _einsum(site: Site) -> Layout | None:
     equation, operands = site["equation"].replace(" ", ""), site["tensors"]
     left, arrow, right = equation.partition("->")
-    letters = [
-        _letters(part, len(site.shape(x)))
-        for part, x in zip(left.split(","), operands, strict=True)
-    ]
+    terms = zip(left.split(","), operands, strict=True)
+    letters = [_letters(part, len(site.shape(x))) for part, x in terms]
     if not arrow:
-        every = [c for part in letters for c in part]
-        dots = sorted({c for c in every if c.isdigit()}, key=int, reverse=True)
-        right = "".join(dots) + "".join(
-            sorted(c for c in set(every) if every.count(c) == 1 and not c.isdigit())
-        )
+        right = _implied("".join(letters))
     result = _letters(right, len(site.out))
     found = []
     for part, x in zip(letters, operands, strict=True):
         layout = site.layout(x)
-        if layout is not None:
-            if part[layout.dim] not in result or part.count(part[layout.dim]) > 1:
-                raise Meets("it sums over the samples")
-            found.append(replace(layout, dim=result.index(part[layout.dim])))
+        if layout is None:
+            continue
+        letter = part[layout.dim]
+        if letter not in result or part.count(letter) > 1:
+            raise Meets("it sums over the samples")
+        found.append(replace(layout, dim=result.index(letter)))
     return site.agreed(found)
+
+
+def _implied(letters: str) -> str:
+    """The indices of the result of an equation without an arrow, from those of all operands: what
+    the dots stand for, then in order the letters that occur once."""
+    dots = {letter for letter in letters if letter.isdigit()}
+    once = {letter for letter in letters if letters.count(letter) == 1}
+    return "".join(sorted(dots, key=int, reverse=True)) + "".join(sorted(once - dots))
 
 
 def _letters(part: str, dims: int) -> str:

@@ -8,7 +8,15 @@ from boundlab.kernels.fused import moments
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import aten, clean, within
-from boundlab.rules.structure.forms import along, beside, broadcast, constant, pointwise, trailing
+from boundlab.rules.structure.forms import (
+    along,
+    beside,
+    broadcast,
+    constant,
+    pointwise,
+    trailing,
+    whole,
+)
 from boundlab.rules.structure.site import Site
 from boundlab.rules.structure.table import structure
 
@@ -30,7 +38,7 @@ def first_pointwise(site: Site) -> Layout | None:
     samples are in them."""
     if site.node.op in (aten.fill.Tensor, aten.bucketize.Tensor):
         site.plain(*site.node.args[1:])
-    return site.agreed([broadcast(site, site.node.args[0].name, len(site.out))])
+    return site.agreed([broadcast(site, site.node.args[0].name)])
 
 
 @structure(aten.prelu)
@@ -46,8 +54,6 @@ structure(
     aten.chunk, aten.tensor_split, aten.index_fill,
 )(along("dim"))  # fmt: skip
 structure(aten.flip, aten.rot90)(along("dims"))
-structure(aten.fliplr)(lambda site: beside(site, site["self"], (1,)))
-structure(aten.flipud)(lambda site: beside(site, site["self"], (0,)))
 structure(aten.roll)(along("dims", whole=([], ())))
 structure(aten.unfold)(along("dimension"))
 structure(aten.select, aten.unbind)(along("dim", kept=False))
@@ -59,58 +65,42 @@ structure(
     aten.kthvalue, aten.any.dim, aten.any.dims, aten.all.dim, aten.all.dims,
     aten.linalg_vector_norm, aten.nansum, aten.aminmax,
 )(along("dim", whole=(None, [], ())))  # fmt: skip
-
-
 structure(aten.count_nonzero.dim_IntList)(along("dim", kept=False))
 
-
-@structure(
+structure(
     aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default,
     aten.min.default, aten.prod.default, aten.trace, aten.diag, aten.median.default,
     aten.count_nonzero.default, aten.take, aten.masked_select, aten.nonzero, aten.repeat_interleave,
     moments,
-)  # fmt: skip
-def whole(site: Site) -> Layout | None:
-    """Reads everything at once."""
-    site.plain(*map(Ref, site.tensors))
-    return None
-
+)(whole)  # fmt: skip
 
 structure(aten.tril, aten.triu)(trailing(2))
+structure(aten.pixel_shuffle, aten.pixel_unshuffle)(trailing(3))
+# pooling, padding and resizing
 structure(
-    aten.avg_pool1d,
-    aten.adaptive_avg_pool1d,
-    aten.max_pool1d,
-    aten.reflection_pad1d,
-    aten.replication_pad1d,
-)(trailing(1))
+    aten.avg_pool1d, aten.adaptive_avg_pool1d, aten.max_pool1d,
+    aten.reflection_pad1d, aten.replication_pad1d,
+    aten.upsample_nearest1d, aten._upsample_nearest_exact1d, aten.upsample_linear1d,
+)(trailing(1))  # fmt: skip
 structure(
     aten.avg_pool2d, aten.adaptive_avg_pool2d, aten._adaptive_avg_pool2d, aten.max_pool2d,
     aten.reflection_pad2d, aten.replication_pad2d,
+    aten.upsample_nearest2d, aten._upsample_nearest_exact2d,
+    aten.upsample_bilinear2d, aten.upsample_bicubic2d,
 )(trailing(2))  # fmt: skip
 structure(
     aten.avg_pool3d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool3d, aten.max_pool3d,
     aten.reflection_pad3d, aten.replication_pad3d,
+    aten.upsample_nearest3d, aten._upsample_nearest_exact3d, aten.upsample_trilinear3d,
 )(trailing(3))  # fmt: skip
-structure(aten.upsample_nearest1d, aten._upsample_nearest_exact1d, aten.upsample_linear1d)(
-    trailing(1)
-)
-structure(
-    aten.upsample_nearest2d,
-    aten._upsample_nearest_exact2d,
-    aten.upsample_bilinear2d,
-    aten.upsample_bicubic2d,
-)(trailing(2))
-structure(aten.upsample_nearest3d, aten._upsample_nearest_exact3d, aten.upsample_trilinear3d)(
-    trailing(3)
-)
-structure(aten.pixel_shuffle, aten.pixel_unshuffle)(trailing(3))
 
 
 @structure(aten.diag_embed)
 def _diag_embed(site: Site) -> Layout | None:
     """Into the last two dimensions, of other places nothing is said."""
-    return trailing(1)(site) if (site["dim1"], site["dim2"]) == (-2, -1) else whole(site)
+    if (site["dim1"], site["dim2"]) != (-2, -1):
+        return whole(site)
+    return trailing(1)(site)
 
 
 @structure(aten.im2col, aten.col2im)
@@ -119,8 +109,13 @@ def _blocks(site: Site) -> Layout | None:
     return beside(site, site["self"], range(1, len(site.shape(site["self"]))))
 
 
-@structure(aten.channel_shuffle)
-def _channel_shuffle(site: Site) -> Layout | None:
+@structure(aten.flipud)
+def _rows(site: Site) -> Layout | None:
+    return beside(site, site["self"], (0,))
+
+
+@structure(aten.fliplr, aten.channel_shuffle)
+def _columns(site: Site) -> Layout | None:
     return beside(site, site["self"], (1,))
 
 
@@ -129,15 +124,8 @@ def _pad(site: Site) -> Layout | None:
     """Pairs of widths for the last dimensions, the last one first."""
     x, widths = site["self"], site["pad"]
     dims = len(site.shape(x))
-    return beside(
-        site,
-        x,
-        [
-            dims - 1 - i // 2
-            for i, width in enumerate(widths)
-            if isinstance(width, Ref) or width != 0
-        ],
-    )
+    padded = [i // 2 for i, width in enumerate(widths) if isinstance(width, Ref) or width != 0]
+    return beside(site, x, [dims - 1 - place for place in padded])
 
 
 structure(aten.zeros_like, aten.ones_like, aten.full_like, aten.empty_like)(first_pointwise)

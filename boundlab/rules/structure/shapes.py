@@ -42,7 +42,19 @@ def reshape(site: Site) -> Layout | None:
 def _moved(site: Site, order: Iterable[int]) -> Layout | None:
     """The dimensions of the first argument in another order."""
     layout = site.layout(site.node.args[0])
-    return None if layout is None else replace(layout, dim=list(order).index(layout.dim))
+    if layout is None:
+        return None
+    return replace(layout, dim=list(order).index(layout.dim))
+
+
+@structure(aten.permute)
+def _permute(site: Site) -> Layout | None:
+    return _moved(site, site.dims(site["self"], site["dims"]))
+
+
+@structure(aten.t, aten.numpy_T)
+def _reversed(site: Site) -> Layout | None:
+    return _moved(site, reversed(range(len(site.out))))
 
 
 def _swapped(site: Site, first: int, second: int) -> Layout | None:
@@ -53,11 +65,8 @@ def _swapped(site: Site, first: int, second: int) -> Layout | None:
     return _moved(site, order)
 
 
-structure(aten.permute)(lambda site: _moved(site, site.dims(site["self"], site["dims"])))
 structure(aten.transpose)(lambda site: _swapped(site, site["dim0"], site["dim1"]))
 structure(aten.swapaxes)(lambda site: _swapped(site, site["axis0"], site["axis1"]))
-structure(aten.t)(lambda site: _moved(site, reversed(range(len(site.out)))))
-structure(aten.numpy_T)(lambda site: _moved(site, reversed(range(len(site.out)))))
 structure(aten.mT, aten.adjoint)(lambda site: _swapped(site, -2, -1))
 
 
@@ -74,12 +83,10 @@ def _movedim(site: Site) -> Layout | None:
 @structure(aten.repeat, aten.tile)
 def _repeat(site: Site) -> Layout | None:
     """Copies of the whole dimension behind each other: as many more blocks of all samples."""
-    layout = broadcast(site, site.node.args[0].name, len(site.out))
-    return (
-        None
-        if layout is None
-        else replace(layout, outer=site.out[layout.dim] // (layout.inner * site.samples))
-    )
+    layout = broadcast(site, site.node.args[0].name)
+    if layout is None:
+        return None
+    return replace(layout, outer=site.out[layout.dim] // (layout.inner * site.samples))
 
 
 @structure(aten.repeat_interleave.self_int, aten.repeat_interleave.self_Tensor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,39 +43,45 @@ class Site:
 
     def __getitem__(self, name: str) -> Any:
         """The argument of that name in the operator's schema, its default if it was not given."""
-        return argument(self.node.op, self.node.args, self.node.kwargs, name)  # type: ignore[arg-type]
+        return argument(self.node.op, self.node.args, self.node.kwargs, name)
 
-    def number(self, value: Any, default: int) -> int | None:
+    def number(self, value: Ref | int | None, default: int) -> int | None:
         """The value of an integer argument, the default if it was not given; None if the graph
         computes it and it is not known."""
         if value is None:
             return default
-        return self.numbers.get(value.name) if isinstance(value, Ref) else value
+        if isinstance(value, Ref):
+            return self.numbers.get(value.name)
+        return value
 
     @property
     def tensors(self) -> list[str]:
         """All tensors among the arguments."""
         return self._tensors((self.node.args, dict(self.node.kwargs)))
 
-    def _tensors(self, values: Any) -> list[str]:
+    def _tensors(self, values: object) -> list[str]:
         leaves = pytree.tree_leaves(values)
         return [leaf.name for leaf in leaves if isinstance(leaf, Ref) and leaf.name in self.shapes]
 
-    def layout(self, value: Any) -> Layout | None:
-        return self.layouts.get(value.name) if isinstance(value, Ref) else None
+    def layout(self, value: object) -> Layout | None:
+        """The layout of an argument; None if it carries no samples, or is no tensor."""
+        if isinstance(value, Ref):
+            return self.layouts.get(value.name)
+        return None
 
-    def shape(self, value: Any) -> Shape:
+    def shape(self, value: Ref) -> Shape:
         return self.shapes[value.name]
 
-    def dims(self, value: Any, dims: Any) -> tuple[int, ...]:
+    def dims(self, value: Ref, dims: int | Sequence[int] | None) -> tuple[int, ...]:
         """Dimensions of an argument as numbers from 0; every one for None."""
         count = len(self.shape(value))
         if dims is None:
             return tuple(range(count))
-        every = [dims] if isinstance(dims, int) else list(dims)
-        return tuple(dim % max(count, 1) for dim in every)
+        if isinstance(dims, int):
+            dims = [dims]
+        return tuple(dim % max(count, 1) for dim in dims)
 
-    def plain(self, *values: Any) -> None:
+    def plain(self, *values: object) -> None:
         """Refuse samples in arguments that the operator reads as a whole."""
         for name in self._tensors(values):
             if self.layouts.get(name) is not None:
@@ -93,3 +99,4 @@ class Site:
 
 
 Structure = Callable[[Site], Layout | None]
+"""Where an operator leaves the samples: the layout of its result. Meets: it lets them meet."""

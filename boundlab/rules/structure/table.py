@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -13,10 +12,10 @@ from boundlab.rules.registry import RULES
 from boundlab.rules.structure.forms import pointwise, samples_first
 from boundlab.rules.structure.site import Structure, Unknown
 
-STRUCTURES: dict[Any, Structure] = {}
+STRUCTURES: dict[object, Structure] = {}
 
 
-def structure(*ops: Any) -> Callable[[Structure], Structure]:
+def structure(*ops: object) -> Callable[[Structure], Structure]:
     """Decorator: the structure of operators (packets, overloads or functions of our own)."""
 
     def decorate(function: Structure) -> Structure:
@@ -31,8 +30,7 @@ def structure(*ops: Any) -> Callable[[Structure], Structure]:
 def find_structure(node: Node) -> Structure:
     """The structure of a node's operator; what torch itself marks as pointwise needs no row in the
     table."""
-    op = node.op
-    packet = op.overloadpacket if isinstance(op, OpOverload) else None
+    op, packet = node.op, node.packet
     found = STRUCTURES.get(op) or STRUCTURES.get(packet)
     if found is not None:
         return found
