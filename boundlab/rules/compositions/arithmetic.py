@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from boundlab.rules.registry import aten, composition
+from boundlab.rules.settings import in_type
+
+BLOCK = 2.0**64
 
 
 @composition(
@@ -19,43 +21,44 @@ from boundlab.rules.registry import aten, composition
     aten.true_divide.Scalar,
     aten.divide.Tensor,
 )
-def div(x: Any, y: Any) -> Tensor:
+def div(x: Tensor, y: Tensor | float) -> Tensor:
     if isinstance(y, Tensor):
         return x * torch.reciprocal(y)
     largest, y = _precise(y, x)
+    if y == 0:
+        return x * math.copysign(math.inf, y)
     # in two steps: the quotient may be finite where 1 / y is not
-    if y != 0 and abs(1 / y) > largest:
+    if abs(1 / y) > largest:
         return x * (1 / (y * BLOCK)) * BLOCK
-    return x * (math.copysign(math.inf, y) if y == 0 else 1 / y)
-
-
-BLOCK = 2.0**64
+    return x * (1 / y)
 
 
 def _precise(y: float, x: Tensor) -> tuple[float, float]:
     """The largest number of the type that x is divided in, and y as a number of that type."""
-    kind = np.float64 if x.dtype == torch.float64 else np.float32
+    kind: type[np.floating] = np.float32
+    if x.dtype == torch.float64:
+        kind = np.float64
     with np.errstate(over="ignore"):
         return float(np.finfo(kind).max), float(kind(y))
 
 
 @composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)
-def div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    return (
-        div(x, y)
-        if rounding_mode is None
-        else torch.div(x, _like(y, x), rounding_mode=rounding_mode)
-    )
-
-
-def _like(y: Any, x: Tensor) -> Tensor:
-    """A number as a tensor of x's type."""
-    return y if isinstance(y, Tensor) else torch.full((), y, dtype=x.dtype, device=x.device)
+def div_mode(x: Tensor, y: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return div(x, y)
+    return torch.div(x, as_tensor(y, x), rounding_mode=rounding_mode)
 
 
 @composition(aten.floor_divide.default)
-def floor_divide(x: Tensor, y: Any) -> Tensor:
-    return torch.div(x, _like(y, x), rounding_mode="floor")
+def floor_divide(x: Tensor, y: Tensor | float) -> Tensor:
+    return torch.div(x, as_tensor(y, x), rounding_mode="floor")
+
+
+def as_tensor(y: Tensor | float, x: Tensor) -> Tensor:
+    """A number as a tensor of x's type; tensors as they are."""
+    if isinstance(y, Tensor):
+        return y
+    return torch.full((), y, dtype=x.dtype, device=x.device)
 
 
 @composition(aten.addmm.default)
@@ -98,7 +101,9 @@ def lerp_tensor(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
 def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     inner = torch.matmul(x.unsqueeze(-2).unsqueeze(-2), weight).squeeze(-2)  # (..., out, in2)
     result = (inner * y.unsqueeze(-2)).sum(-1)
-    return result if bias is None else result + bias
+    if bias is None:
+        return result
+    return result + bias
 
 
 @composition(aten.vdot.default)
@@ -108,21 +113,23 @@ def vdot(x: Tensor, y: Tensor) -> Tensor:
 
 @composition(aten._weight_norm.default)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    dims = (
-        tuple(d for d in range(v.dim()) if d != dim % v.dim())
-        if dim != -1
-        else tuple(range(v.dim()))
-    )
+    """v times g over the norm of v over all dimensions but ``dim``; -1: over all of them."""
+    dims = list(range(v.dim()))
+    if dim != -1:
+        dims.remove(dim % v.dim())
     return v * (g * torch.rsqrt((v**2).sum(dims, True)))
 
 
 @composition(aten.prod.dim_int)
 def prod(x: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    x = x if dtype is None else x.to(dtype)
+    x = in_type(x, dtype)
     factors = list(x.unbind(dim))
     if not factors:
         return torch.ones_like(x.sum(dim, keepdim))
     while len(factors) > 1:  # a balanced tree
         pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]
         factors = pairs + factors[len(pairs) * 2 :]
-    return factors[0].unsqueeze(dim) if keepdim else factors[0]
+    (product,) = factors
+    if keepdim:
+        return product.unsqueeze(dim)
+    return product

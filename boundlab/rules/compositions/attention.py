@@ -31,17 +31,20 @@ def attention(
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
     scores = torch.matmul(query * scale, key.transpose(-1, -2))
     if is_causal:
-        allowed = torch.ones(
-            query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device
-        ).tril()
-        scores = torch.where(
-            allowed, scores, torch.full((), -math.inf, dtype=scores.dtype, device=query.device)
-        )
+        scores = _causal(scores, query.shape[-2], key.shape[-2])
     if attn_mask is None:
         return torch.matmul(torch.softmax(scores, -1), value)
     if attn_mask.dtype != torch.bool:
         return torch.matmul(softmax_where(scores + attn_mask, attn_mask != -math.inf, -1), value)
     return torch.matmul(softmax_where(scores, attn_mask, -1), value)
+
+
+def _causal(scores: Tensor, queries: int, keys: int) -> Tensor:
+    """(..., queries, keys) with -inf where a key comes behind its query."""
+    allowed = torch.ones(queries, keys, dtype=torch.bool, device=scores.device).tril()
+    masked = torch.full((), -math.inf, dtype=scores.dtype, device=scores.device)
+    return torch.where(allowed, scores, masked)

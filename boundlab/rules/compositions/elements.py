@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from boundlab.rules.compositions.arithmetic import as_tensor
 from boundlab.rules.registry import aten, composition
 
 
@@ -20,9 +21,8 @@ def embedding(
 ) -> Tensor:
     """As a plain selection of rows: the gradient of embedding ignores the padding row, so it is not
     the transpose."""
-    return torch.index_select(weight, 0, indices.flatten()).reshape(
-        *indices.shape, *weight.shape[1:]
-    )
+    rows = torch.index_select(weight, 0, indices.flatten())
+    return rows.reshape(*indices.shape, *weight.shape[1:])
 
 
 @composition(aten.copy.default)
@@ -31,12 +31,10 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 @composition(aten.fill.Scalar, aten.fill.Tensor)
-def fill(x: Tensor, value: Any) -> Tensor:
-    return (
-        value.to(x.dtype).expand(x.shape)
-        if isinstance(value, Tensor)
-        else torch.full_like(x, value)
-    )
+def fill(x: Tensor, value: Tensor | float) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.to(x.dtype).expand(x.shape)
+    return torch.full_like(x, value)
 
 
 @composition(aten.zero.default)
@@ -46,22 +44,28 @@ def zero(x: Tensor) -> Tensor:
 
 @composition(aten.slice_scatter.default)
 def slice_scatter(
-    x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> Tensor:
-    whole = (
-        (start is None or (isinstance(start, int) and start == 0))
-        and (end is None or (isinstance(end, int) and end >= 1 << 62))
-        and step == 1
-    )
-    if whole:
+    # a number that depends on a size is no int
+    from_first = start is None or (isinstance(start, int) and start == 0)
+    to_last = end is None or (isinstance(end, int) and end >= 1 << 62)
+    if from_first and to_last and step == 1:
         return source.expand(x.shape)
     places = torch.arange(x.shape[dim], device=x.device)[slice(start, end, step)]
-    return torch.index_copy(
-        x,
-        dim,
-        places,
-        source.expand([len(places) if d == dim % x.dim() else n for d, n in enumerate(x.shape)]),
-    )
+    return torch.index_copy(x, dim, places, source.expand(_with(x.shape, dim, len(places))))
+
+
+def _with(shape: Sequence[int], dim: int, size: int) -> list[int]:
+    """A shape with another size in one dimension."""
+    sizes = list(shape)
+    if sizes:  # a single number has none
+        sizes[dim] = size
+    return sizes
 
 
 @composition(aten.select_scatter.default)
@@ -72,15 +76,10 @@ def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
 
 @composition(aten.index_add.default)
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
-    return torch.scatter_add(x, dim, index.reshape(shape).expand(source.shape), source * alpha)
+    wide = index.reshape(_with([1] * x.dim(), dim, -1)).expand(source.shape)
+    return torch.scatter_add(x, dim, wide, source * alpha)
 
 
 @composition(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    value = (
-        value
-        if isinstance(value, Tensor)
-        else torch.full((), value, dtype=x.dtype, device=x.device)
-    )
-    return torch.where(mask, value, x)
+def masked_fill(x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
+    return torch.where(mask, as_tensor(value, x), x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,9 @@ from boundlab.rules.registry import aten, composition
 def _pairs(x: Tensor, y: Tensor) -> Tensor:
     """Both beside each other in a new last dimension. A number on the CPU may meet a tensor of
     another device: it goes there first."""
-    device = x.device if x.dim() else y.device
+    device = y.device
+    if x.dim():
+        device = x.device
     return torch.stack(torch.broadcast_tensors(x.to(device), y.to(device)), -1)
 
 
@@ -34,8 +34,11 @@ def minimum(x: Tensor, y: Tensor) -> Tensor:
 
 @composition(aten.clamp.Tensor)
 def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    x = x if min is None else maximum(x, min)
-    return x if max is None else minimum(x, max)
+    if min is not None:
+        x = maximum(x, min)
+    if max is not None:
+        x = minimum(x, max)
+    return x
 
 
 @composition(aten.clamp_min.Tensor)
@@ -49,7 +52,7 @@ def clamp_max_tensor(x: Tensor, max: Tensor) -> Tensor:
 
 
 @composition(aten.amin.default)
-def amin(x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+def amin(x: Tensor, dim: int | list[int] | tuple[int, ...] = (), keepdim: bool = False) -> Tensor:
     return -torch.amax(-x, dim, keepdim)
 
 

@@ -11,26 +11,34 @@ from torch import Tensor
 
 from boundlab.rules.compositions.norms import named_dimensions
 from boundlab.rules.registry import aten, composition
+from boundlab.rules.settings import Dims
 
 
-def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    dims = named_dimensions(x, None if dim == [] else dim)
+def _variance(x: Tensor, dim: Dims, correction: float | None, keepdim: bool) -> Tensor:
+    """The sum of the squared distances from the mean, over the count minus ``correction``; None:
+    minus 1."""
+    if dim == []:
+        dim = None
+    if correction is None:
+        correction = 1
+    dims = named_dimensions(x, dim)
     count = math.prod(x.shape[d] for d in dims)
+    factor = math.inf
+    if count > correction:
+        factor = 1 / (count - correction)
     centred = x - x.mean(dims, True)
-    return (centred**2).sum(dims, keepdim) * (
-        1 / max(count - correction, 0) if count > correction else math.inf
-    )
+    return (centred**2).sum(dims, keepdim) * factor
 
 
 @composition(aten.var.correction)
 def var(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+    x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
-    return _variance(x, dim, 1 if correction is None else correction, keepdim)
+    return _variance(x, dim, correction, keepdim)
 
 
 @composition(aten.var.dim)
-def var_dim(x: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+def var_dim(x: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Tensor:
     return _variance(x, dim, int(unbiased), keepdim)
 
 
@@ -41,13 +49,13 @@ def var_all(x: Tensor, unbiased: bool = True) -> Tensor:
 
 @composition(aten.std.correction)
 def std(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+    x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
-    return torch.sqrt(_variance(x, dim, 1 if correction is None else correction, keepdim))
+    return torch.sqrt(_variance(x, dim, correction, keepdim))
 
 
 @composition(aten.std.dim)
-def std_dim(x: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+def std_dim(x: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Tensor:
     return torch.sqrt(_variance(x, dim, int(unbiased), keepdim))
 
 
@@ -61,10 +69,11 @@ def _with_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Ten
     those of the measure."""
 
     def both(
-        x: Tensor, dim: Any = None, *rest: Any, keepdim: bool = False, **kwargs: Any
+        x: Tensor, dim: Dims = None, *rest: Any, keepdim: bool = False, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        keep = rest[1] if len(rest) > 1 else keepdim
-        return spread(x, dim, *rest[:1], keepdim=keep, **kwargs), x.mean(dim, keep)
+        if len(rest) > 1:
+            keepdim = rest[1]
+        return spread(x, dim, *rest[:1], keepdim=keepdim, **kwargs), x.mean(dim, keepdim)
 
     return both
 

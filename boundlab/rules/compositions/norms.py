@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from boundlab.errors import CaptureError
 from boundlab.rules.registry import aten, composition
+from boundlab.rules.settings import Dims, in_type
 
 
 @composition(aten.linalg_vector_norm.default)
 def vector_norm(
     x: Tensor,
     ord: float = 2,
-    dim: Any = None,
+    dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    x = x if dtype is None else x.to(dtype)
+    x = in_type(x, dtype)
     dims = named_dimensions(x, dim)
     if ord == 2:
         return torch.sqrt((x**2).sum(dims, keepdim))
@@ -37,35 +37,40 @@ def vector_norm(
 
 
 @composition(aten.norm.ScalarOpt_dim, aten.norm.Scalar)
-def norm(x: Tensor, p: float | None = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return vector_norm(x, 2 if p is None else p, dim, keepdim)
+def norm(x: Tensor, p: float | None = 2, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    if p is None:
+        p = 2
+    return vector_norm(x, p, dim, keepdim)
 
 
 @composition(aten.linalg_norm.default)
 def linalg_norm(
     x: Tensor,
     ord: float | None = None,
-    dim: Any = None,
+    dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    matrix = ord is not None and (
-        x.dim() == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
-    )
-    if matrix:
+    if ord is None:
+        return vector_norm(x, 2, dim, keepdim, dtype=dtype)
+    if len(named_dimensions(x, dim)) == 2:
         raise CaptureError(
             f"linalg.norm with ord={ord} of matrices has no rule; vector norms (dim=one dimension) "
             "do"
         )
-    return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return vector_norm(x, ord, dim, keepdim, dtype=dtype)
 
 
 @composition(aten.cosine_similarity.default)
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     x, y = torch.broadcast_tensors(x, y)
-    unit = lambda t: t * torch.reciprocal(torch.clamp_min(vector_norm(t, 2, dim, True), eps))
-    return (unit(x) * unit(y)).sum(dim)
+    return (_unit(x, dim, eps) * _unit(y, dim, eps)).sum(dim)
+
+
+def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
+    """x over its norm, which counts as at least ``eps``."""
+    return x * torch.reciprocal(torch.clamp_min(vector_norm(x, 2, dim, True), eps))
 
 
 @composition(aten.pairwise_distance.default)
@@ -75,8 +80,10 @@ def pairwise_distance(
     return vector_norm(x - y + eps, p, -1, keepdim)
 
 
-def named_dimensions(x: Tensor, dim: Any) -> tuple[int, ...]:
+def named_dimensions(x: Tensor, dim: Dims) -> tuple[int, ...]:
     """The dimensions that an argument names; all of them for None."""
     if dim is None:
         return tuple(range(x.dim()))
-    return (dim,) if isinstance(dim, int) else tuple(dim)
+    if isinstance(dim, int):
+        return (dim,)
+    return tuple(dim)

@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from boundlab.rules.registry import aten, composition
-from boundlab.rules.settings import each
+from boundlab.rules.settings import Each, each
 
 Windows = tuple[Tensor, Tensor, bool]
 """Along one dimension: the entries that each output reads (outputs, entries), which of them count,
 whether all do."""
 
 
-def _windows(
-    x: Tensor, size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
-) -> Windows:
-    """The windows of max pooling; entries in the padding do not count."""
-    reach = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = (-(-reach // stride) if ceil_mode else reach // stride) + 1
-    # a last window that starts in the right padding is dropped
-    if ceil_mode and (count - 1) * stride >= size + padding:
-        count -= 1
-    start = torch.arange(count, device=x.device) * stride - padding
-    index = start.unsqueeze(1) + torch.arange(kernel, device=x.device) * dilation
-    complete = padding == 0 and (count - 1) * stride + dilation * (kernel - 1) < size
-    return index.clamp(0, size - 1), (index >= 0) & (index < size), complete
+@dataclass(frozen=True)
+class Along:
+    """Max pooling along one dimension of ``size`` entries."""
 
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    ceil_mode: bool
 
-def _max_pool(
-    x: Tensor, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Tensor:
-    kernel = each(kernel, dims)
-    stride = kernel if stride in ([], (), None) else each(stride, dims)
-    sizes = [int(n) for n in x.shape[-dims:]]
-    specs = zip(sizes, kernel, stride, each(padding, dims), each(dilation, dims), strict=True)
-    return _largest(x, [_windows(x, *spec, ceil_mode) for spec in specs])
+    @property
+    def outputs(self) -> int:
+        reach = self.size + 2 * self.padding - self.dilation * (self.kernel - 1) - 1
+        if not self.ceil_mode:
+            return reach // self.stride + 1
+        count = -(-reach // self.stride) + 1
+        # a last window that starts in the right padding is dropped
+        if (count - 1) * self.stride >= self.size + self.padding:
+            return count - 1
+        return count
+
+    def windows(self, device: torch.device) -> Windows:
+        """Entries in the padding do not count."""
+        count, reach = self.outputs, self.dilation * (self.kernel - 1)
+        start = torch.arange(count, device=device) * self.stride - self.padding
+        index = start.unsqueeze(1) + torch.arange(self.kernel, device=device) * self.dilation
+        complete = self.padding == 0 and (count - 1) * self.stride + reach < self.size
+        inside = (index >= 0) & (index < self.size)
+        return index.clamp(0, self.size - 1), inside, complete
 
 
 def _largest(x: Tensor, windows: list[Windows]) -> Tensor:
@@ -49,92 +57,81 @@ def _largest(x: Tensor, windows: list[Windows]) -> Tensor:
     for d, (more, counts, _) in enumerate(windows[1:], start=1):
         outputs, entries = index.shape[:-1], index.shape[-1]
         wide = (*outputs, more.shape[0], entries, more.shape[1])
-        index = (
-            (index.reshape(*outputs, 1, entries, 1) * x.shape[d - dims] + more.unsqueeze(1))
-            .expand(wide)
-            .flatten(-2)
-        )
-        inside = (
-            (inside.reshape(*outputs, 1, entries, 1) & counts.unsqueeze(1)).expand(wide).flatten(-2)
-        )
+        index = index.reshape(*outputs, 1, entries, 1) * x.shape[d - dims] + more.unsqueeze(1)
+        index = index.expand(wide).flatten(-2)
+        inside = inside.reshape(*outputs, 1, entries, 1) & counts.unsqueeze(1)
+        inside = inside.expand(wide).flatten(-2)
     flat = x.flatten(-dims)
-    gathered = torch.index_select(flat, flat.dim() - 1, index.flatten()).reshape(
-        *x.shape[:-dims], *index.shape
-    )
+    gathered = torch.index_select(flat, flat.dim() - 1, index.flatten())
+    gathered = gathered.reshape(*x.shape[:-dims], *index.shape)
     if not all(complete for _, _, complete in windows):
-        gathered = torch.where(
-            inside, gathered, torch.full((), -math.inf, dtype=x.dtype, device=x.device)
-        )
+        nothing = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
+        gathered = torch.where(inside, gathered, nothing)
     return torch.amax(gathered, (-1,))
 
 
-@composition(aten.max_pool1d.default)
-def max_pool1d(
-    x: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    return _max_pool(x, 1, kernel, stride, padding, dilation, ceil_mode)
+# -- windows of one size ---------------------------------------------------------------------------
 
 
-@composition(aten.max_pool2d.default)
-def max_pool2d(
-    x: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    return _max_pool(x, 2, kernel, stride, padding, dilation, ceil_mode)
+def max_pool(dims: int) -> Callable[..., Tensor]:
+    """Max pooling over the last ``dims`` dimensions."""
 
-
-@composition(aten.max_pool3d.default)
-def max_pool3d(
-    x: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    return _max_pool(x, 3, kernel, stride, padding, dilation, ceil_mode)
-
-
-def _adaptive_max_pool(x: Tensor, output: Any, dims: int) -> tuple[Tensor, Tensor]:
-    """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n)). The indices
-    are not returned."""
-    sizes = [int(n) for n in x.shape[-dims:]]
-    outputs = each(output, dims)
-    windows = []
-    for size, n in zip(
-        sizes,
-        (size if n is None else int(n) for n, size in zip(outputs, sizes, strict=True)),
-        strict=True,
-    ):
-        lengths = [-(-(i + 1) * size // n) - i * size // n for i in range(n)]
-        start = torch.arange(n, device=x.device) * size // n
-        stop = (torch.arange(1, n + 1, device=x.device) * size + n - 1) // n
-        index = start.unsqueeze(1) + torch.arange(max(lengths), device=x.device)
-        windows.append(
-            (index.clamp(max=size - 1), index < stop.unsqueeze(1), len(set(lengths)) == 1)
+    def pool(
+        x: Tensor,
+        kernel: Each,
+        stride: Each = (),
+        padding: Each = 0,
+        dilation: Each = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        if stride in ([], (), None):
+            stride = kernel
+        sizes = [int(n) for n in x.shape[-dims:]]
+        settings = zip(
+            sizes,
+            each(kernel, dims),
+            each(stride, dims),
+            each(padding, dims),
+            each(dilation, dims),
+            strict=True,
         )
-    return _largest(x, windows), torch.zeros(0, dtype=torch.long, device=x.device)
+        return _largest(x, [Along(*along, ceil_mode).windows(x.device) for along in settings])
+
+    return pool
 
 
-@composition(aten.adaptive_max_pool1d.default)
-def adaptive_max_pool1d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    return _adaptive_max_pool(x, output_size, 1)
+for dims, op in enumerate((aten.max_pool1d, aten.max_pool2d, aten.max_pool3d), start=1):
+    composition(op.default)(max_pool(dims))
 
 
-@composition(aten.adaptive_max_pool2d.default)
-def adaptive_max_pool2d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    return _adaptive_max_pool(x, output_size, 2)
+# -- a given number of windows ---------------------------------------------------------------------
 
 
-@composition(aten.adaptive_max_pool3d.default)
-def adaptive_max_pool3d(x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    return _adaptive_max_pool(x, output_size, 3)
+def adaptive_max_pool(dims: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Max pooling over the last ``dims`` dimensions to sizes that are given; None: as many as there
+    are. The indices are not returned."""
+
+    def pool(x: Tensor, output_size: Each) -> tuple[Tensor, Tensor]:
+        windows = []
+        for size, wanted in zip(x.shape[-dims:], each(output_size, dims), strict=True):
+            count = int(size)
+            if wanted is not None:
+                count = int(wanted)
+            windows.append(_adaptive_windows(int(size), count, x.device))
+        return _largest(x, windows), torch.zeros(0, dtype=torch.long, device=x.device)
+
+    return pool
+
+
+def _adaptive_windows(size: int, n: int, device: torch.device) -> Windows:
+    """Window i of n outputs over size s reads [floor(i s / n), ceil((i + 1) s / n))."""
+    lengths = [-(-(i + 1) * size // n) - i * size // n for i in range(n)]
+    start = torch.arange(n, device=device) * size // n
+    stop = (torch.arange(1, n + 1, device=device) * size + n - 1) // n
+    index = start.unsqueeze(1) + torch.arange(max(lengths), device=device)
+    return index.clamp(max=size - 1), index < stop.unsqueeze(1), len(set(lengths)) == 1
+
+
+ADAPTIVE = aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d
+for dims, op in enumerate(ADAPTIVE, start=1):
+    composition(op.default)(adaptive_max_pool(dims))
