@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,11 +11,10 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval
 
 Function = Callable[[Tensor], Tensor]
-
-
+Stationary = Callable[[Tensor, Tensor, Tensor], list[Tensor]]
+"""From a slope, l and u to the points of [l, u] where f' may equal the slope."""
 Line = tuple[Tensor, Tensor]
 """Slope and intercept."""
-
 
 OPPOSITE = {"convex": "concave", "concave": "convex", "linear": "linear"}
 
@@ -39,7 +38,7 @@ class Curve:
     jumps: tuple[tuple[float, float], ...] = ()
     domain: tuple[float, float, bool] | None = None
     derivative: Function | None = None
-    stationary: Callable[[Tensor, Tensor, Tensor], list[Tensor]] | None = field(default=None)
+    stationary: Stationary | None = None
     touching: Function | None = None
 
     def __post_init__(self) -> None:
@@ -47,19 +46,29 @@ class Curve:
 
     def negated(self) -> Curve:
         """The shape of -f."""
-        derivative = self.derivative
         return replace(
             self,
             kinds=tuple(OPPOSITE[kind] for kind in self.kinds),
             jumps=tuple((at, -value) for at, value in self.jumps),
-            derivative=None if derivative is None else lambda x: -derivative(x),
-            stationary=None
-            if self.stationary is None
-            else lambda a, l, u: self.stationary(-a, l, u),  # type: ignore[misc]
+            derivative=_negated(self.derivative),
+            stationary=_with_opposite_slope(self.stationary),
         )
 
 
+def _negated(f: Function | None) -> Function | None:
+    if f is None:
+        return None
+    return lambda x: -f(x)
+
+
+def _with_opposite_slope(points: Stationary | None) -> Stationary | None:
+    if points is None:
+        return None
+    return lambda slope, l, u: points(-slope, l, u)
+
+
 def derivative_of(f: Function, curve: Curve) -> Function:
+    """f', as the curve says or by autograd."""
     if curve.derivative is not None:
         return curve.derivative
     return lambda x: torch.func.grad(lambda t: f(t).sum())(x)
@@ -77,10 +86,18 @@ def interval(f: Function, curve: Curve, x: Interval) -> Interval:
 
 
 def nearest(point: float, x: Interval) -> Tensor:
+    """The point of each interval that is nearest to a given one."""
     return torch.minimum(torch.maximum(torch.full_like(x.lower, point), x.lower), x.upper)
 
 
 def jump(f: Function, at: float, value: float, x: Interval) -> tuple[Tensor, Tensor]:
-    """The one-sided value at a jump inside [l, u]; f(l) where the jump is outside."""
+    """A jump inside [l, u] and the one-sided value there; l and f(l) where the jump is outside."""
     here = (x.lower <= at) & (at <= x.upper)
     return torch.where(here, at, x.lower), torch.where(here, value, f(x.lower))
+
+
+def halvings(dtype: torch.dtype) -> int:
+    """How often an interval is halved to find a point in it, about once for each binary digit."""
+    if dtype == torch.float64:
+        return 54
+    return 26

@@ -7,38 +7,38 @@ from torch import Tensor
 
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.curves.curve import Curve, Function, Line, derivative_of
+from boundlab.rules.curves.curve import Curve, Function, Line, derivative_of, halvings
 from boundlab.rules.curves.tangents import below_ends, chord, lowered
 
 
 def s_shaped_pair(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
     """Both lines of an S-shaped function at once: -f(-t) is one too, and s t + b below it on [-u,
     -l] is s t - b above f."""
-    df, sign = (
-        derivative_of(f, curve),
-        torch.tensor([1.0, -1.0], dtype=x.dtype, device=x.device).reshape(2, *[1] * len(x.shape)),
-    )
+    df = derivative_of(f, curve)
+    sign = torch.tensor([1.0, -1.0], dtype=x.dtype, device=x.device)
+    sign = sign.reshape(2, *[1] * len(x.shape))
     both = Interval(torch.stack([x.lower, -x.upper]), torch.stack([x.upper, -x.lower]))
-    slope, intercept = _finite(
-        lambda t: sign * f(sign * t),
-        lambda t: df(sign * t),
-        both,
-        sign * curve.breaks[0],
-        curve.touching,
-    )
+
+    def mirrored(t: Tensor) -> Tensor:
+        return sign * f(sign * t)
+
+    def slope_of_mirrored(t: Tensor) -> Tensor:
+        return df(sign * t)
+
+    at = sign * curve.breaks[0]
+    slope, intercept = _finite(mirrored, slope_of_mirrored, both, at, curve.touching)
     return (slope[0], intercept[0]), (slope[1], -intercept[1])
 
 
 def _finite(
     f: Function, df: Function, x: Interval, at: Tensor | float, touching: Function | None
 ) -> Line:
+    """The lower line of :func:`s_shaped`, or a constant where that is not finite."""
     slope, intercept = lowered(s_shaped(f, df, x, at, touching), x)
     good = torch.isfinite(slope) & torch.isfinite(intercept)
     if not spares(good):  # as in lower_line
-        slope, intercept = (
-            torch.where(good, slope, 0),
-            torch.where(good, intercept, torch.minimum(f(x.lower), f(x.upper))),
-        )
+        least = torch.minimum(f(x.lower), f(x.upper))
+        slope, intercept = torch.where(good, slope, 0), torch.where(good, intercept, least)
     return slope, intercept
 
 
@@ -92,11 +92,9 @@ def last_touching(
     at = torch.as_tensor(at, dtype=u.dtype, device=u.device).expand_as(u)
     below = lambda d: f(d) + df(d) * (u - d) <= f(u)
     starts = (l < at) & below(l)
-    low, high = (
-        torch.where(starts, l, x.centre.detach()),
-        torch.where(starts, torch.minimum(u, at), x.centre.detach()),
-    )
-    for _ in range(54 if l.dtype == torch.float64 else 26):
+    low = torch.where(starts, l, x.centre.detach())
+    high = torch.where(starts, torch.minimum(u, at), x.centre.detach())
+    for _ in range(halvings(l.dtype)):
         middle = (low + high) / 2
         ok = below(middle)
         low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)

@@ -20,16 +20,20 @@ def tangent(f: Function, df: Function, at: Tensor, x: Interval) -> Line:
 
 
 def below_ends(f: Function, x: Interval, slope: Tensor, intercept: Tensor) -> Tensor:
-    return torch.minimum(
-        intercept, torch.minimum(f(x.lower) - slope * x.lower, f(x.upper) - slope * x.upper)
-    )
+    """The intercept of a line, lowered until it is below f at both ends."""
+    return torch.minimum(intercept, _at_ends(f, x, slope))
+
+
+def _at_ends(f: Function, x: Interval, slope: Tensor) -> Tensor:
+    """The highest intercept of a line of this slope that is below f at both ends."""
+    return torch.minimum(f(x.lower) - slope * x.lower, f(x.upper) - slope * x.upper)
 
 
 def chord(f: Function, df: Function, x: Interval) -> Line:
     """The line through both ends: a lower line of a concave function. Below a width where the
     secant is mostly rounding error, the tangent's slope, lowered to both ends."""
     slope = secant(f, df, x.lower, x.upper)
-    return slope, torch.minimum(f(x.lower) - slope * x.lower, f(x.upper) - slope * x.upper)
+    return slope, _at_ends(f, x, slope)
 
 
 def secant(f: Function, df: Function, p: Tensor, q: Tensor) -> Tensor:
@@ -48,10 +52,8 @@ def lowered(line: Line, x: Interval) -> Line:
     kind = torch.finfo(x.dtype)
     # what rounding may lose of a slope, or of an argument, that is smaller than normal numbers
     least = kind.smallest_normal * kind.eps
-    steep, most = (
-        slope.detach().abs(),
-        torch.maximum(x.lower.detach().abs(), x.upper.detach().abs()),
-    )
+    steep = slope.detach().abs()
+    most = torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
     # x times a factor that torch gives up below normal numbers, e.g. silu(x) = x sigmoid(x) from
     # -88.8 on in single precision: such factors are exponentials, which have gone long before |x|
     # is 1000 in any precision.
