@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from boundlab.compat.private import OpOverload, op_arguments
 
 Operator = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Those by place and those by keyword."""
 
 REQUIRED = object()
 """The default of an argument that has none."""

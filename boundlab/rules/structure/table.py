@@ -8,6 +8,7 @@ import torch
 
 from boundlab.compat.private import OpOverload
 from boundlab.graph.graph import Node, op_name
+from boundlab.rules.arguments import Operator
 from boundlab.rules.registry import RULES
 from boundlab.rules.structure.forms import pointwise, samples_first
 from boundlab.rules.structure.site import Structure, Unknown
@@ -15,7 +16,7 @@ from boundlab.rules.structure.site import Structure, Unknown
 STRUCTURES: dict[object, Structure] = {}
 
 
-def structure(*ops: object) -> Callable[[Structure], Structure]:
+def structure(*ops: Operator) -> Callable[[Structure], Structure]:
     """Decorator: the structure of operators (packets, overloads or functions of our own)."""
 
     def decorate(function: Structure) -> Structure:
