@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Lines, Relaxation
 from boundlab.rules import curves
+from boundlab.rules.arguments import Operator
 from boundlab.rules.curves import Curve
 from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching
@@ -26,23 +26,16 @@ class Elementwise(Rule):
     curve: Callable[..., Curve]
     kind: str = "elementwise"
 
+    def _shape(self, call: Call) -> Curve:
+        """The curve for the arguments behind the first."""
+        (_, *rest), kwargs = call.arguments
+        return self.curve(*rest, **kwargs)
+
     def _curve(self, call: Call) -> Curve:
-        (x, *rest), kwargs = call.arguments
-        curve = self.curve(*rest, **kwargs)
+        """The curve, for intervals that lie in its domain; others are refused."""
+        curve = self._shape(call)
         if curve.domain is not None:
-            low, high, closed = curve.domain
-            x = call.inputs[0]
-            # infinity, where a function goes on for ever, has a value too
-            inside = (x.lower >= low) & (x.upper <= high)
-            if not closed:
-                inside &= ((x.lower > low) | (low == -math.inf)) & (
-                    (x.upper < high) | (high == math.inf)
-                )
-            call.require(
-                inside,
-                f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, "
-                f"{high:g}{']' if closed else ')'}",
-            )
+            _require_inside(call, *curve.domain)
         return curve
 
     def interval(self, call: Call) -> Interval:
@@ -70,14 +63,12 @@ class Elementwise(Rule):
         return True
 
     def jumps(self, call: Call) -> bool:
-        (_, *rest), kwargs = call.arguments
-        return bool(self.curve(*rest, **kwargs).jumps)
+        return bool(self._shape(call).jumps)
 
     def unstable(self, call: Call) -> Tensor:
         """Inside a linear piece nothing is left to gain."""
         (x,) = call.inputs
-        (_, *rest), kwargs = call.arguments
-        curve = self.curve(*rest, **kwargs)
+        curve = self._shape(call)
         if set(curve.kinds) != {"linear"}:
             return x.lower < x.upper
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
@@ -86,12 +77,28 @@ class Elementwise(Rule):
         return mask & (x.lower < x.upper)
 
 
-def elementwise(*ops: Any, curve: Curve | Callable[..., Curve]) -> None:
+def _require_inside(call: Call, low: float, high: float, closed: bool) -> None:
+    """Refuse intervals that leave a domain. closed: whether its ends belong to it."""
+    x = call.inputs[0]
+    inside = (x.lower >= low) & (x.upper <= high)
+    domain = f"[{low:g}, {high:g}]"
+    if not closed:
+        # infinity, where a function goes on for ever, has a value too
+        above, below = (x.lower > low) | (low == -math.inf), (x.upper < high) | (high == math.inf)
+        inside &= above & below
+        domain = f"({low:g}, {high:g})"
+    call.require(inside, f"the interval of its argument must lie in {domain}")
+
+
+def elementwise(*ops: Operator, curve: Curve | Callable[..., Curve]) -> None:
     """Register elementwise operators by the shape of their curve.
 
     curve: a Curve, or a function that gives one from the operator's arguments after the first.
     """
-    register(*ops, rule=Elementwise(curve if callable(curve) else lambda *_, **__: curve))
+    if isinstance(curve, Curve):
+        register(*ops, rule=Elementwise(lambda *_, **__: curve))
+    else:
+        register(*ops, rule=Elementwise(curve))
 
 
 CONVEX, CONCAVE = Curve(("convex",)), Curve(("concave",))
@@ -174,9 +181,15 @@ elementwise(
     curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),
 )
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
-elementwise(
-    aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else Curve(("concave", "linear"), (0.0,))
-)
+
+
+def _celu(alpha: float = 1.0) -> Curve:
+    if alpha > 0:
+        return CONVEX
+    return Curve(("concave", "linear"), (0.0,))
+
+
+elementwise(aten.celu, curve=_celu)
 elementwise(aten.clamp_min, curve=lambda low: piecewise_linear(float(low)))
 elementwise(aten.clamp_max, curve=lambda high: piecewise_linear(float(high)))
 
@@ -188,7 +201,10 @@ def _clamp(
     min: float | None = None,
     max: float | None = None,
 ) -> Curve:
-    low, high = (low if min is None else min), (high if max is None else max)
+    if min is not None:
+        low = min
+    if max is not None:
+        high = max
     if low is not None and high is not None and low > high:  # torch: then the result is high
         return piecewise_linear()
     return piecewise_linear(*[float(end) for end in (low, high) if end is not None])
@@ -197,9 +213,11 @@ def _clamp(
 def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Curve:
     # scale * alpha * (exp(input_scale x) - 1) below 0, scale * x above: the slope falls at 0 if
     # alpha * input_scale > 1.
-    left = "convex" if alpha * scale >= 0 else "concave"
     if scale > 0 and input_scale > 0 and 0 <= alpha * input_scale <= 1:
         return CONVEX
+    left = "concave"
+    if alpha * scale >= 0:
+        left = "convex"
     return Curve((left, "linear"), (0.0,), turns=(0.0,))
 
 
@@ -207,7 +225,9 @@ def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Curve:
     # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) /
     # beta.
     at, above = threshold / beta, (threshold + math.log1p(math.exp(-threshold))) / beta
-    kinds = ("convex", "linear") if beta > 0 else ("linear", "concave")
+    kinds = "linear", "concave"
+    if beta > 0:
+        kinds = "convex", "linear"
     return Curve(kinds, (at,), turns=(at,), jumps=((at, at), (at, above)))
 
 
@@ -221,7 +241,9 @@ class Softplus(Elementwise):
         small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
         # beyond it torch overflows, and comes back at the threshold
         small = small and threshold < math.log(kind.max)
-        return CONVEX if beta > 0 and small else super()._curve(call)
+        if beta > 0 and small:
+            return CONVEX
+        return super()._curve(call)
 
 
 elementwise(aten.clamp, curve=_clamp)
@@ -261,6 +283,9 @@ elementwise(
 elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
 
 
+DIVISION_BY_ZERO = "division by an interval that contains zero"
+
+
 @dataclass(frozen=True, eq=False)
 class OneSigned(Elementwise):
     """An elementwise operator with a pole at 0 for some arguments: its interval must then not
@@ -269,12 +294,10 @@ class OneSigned(Elementwise):
     pole: Callable[..., bool] = lambda *_, **__: True
 
     def _curve(self, call: Call) -> Curve:
-        (x, *rest), kwargs = call.arguments
+        (_, *rest), kwargs = call.arguments
         if self.pole(*rest, **kwargs):
             x = call.inputs[0]
-            call.require(
-                (x.lower > 0) | (x.upper < 0), "division by an interval that contains zero"
-            )
+            call.require((x.lower > 0) | (x.upper < 0), DIVISION_BY_ZERO)
         return super()._curve(call)
 
 
@@ -284,7 +307,8 @@ class Reciprocal(OneSigned):
     read as 1e-40 times it."""
 
     def interval(self, call: Call) -> Interval:
-        found, largest = super().interval(call), torch.finfo(call.inputs[0].dtype).max
+        found = super().interval(call)
+        largest = torch.finfo(call.inputs[0].dtype).max
         return Interval(found.lower.clamp(max=largest), found.upper.clamp(min=-largest))
 
 
