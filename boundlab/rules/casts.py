@@ -43,18 +43,13 @@ def keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
     truth values, as well."""
     if target.is_floating_point and source.is_floating_point:
         a, b = torch.finfo(source), torch.finfo(target)
-        return (
-            b.eps <= a.eps
-            and b.max >= a.max
-            and b.smallest_normal * b.eps <= a.smallest_normal * a.eps
-        )
+        smallest = b.smallest_normal * b.eps <= a.smallest_normal * a.eps
+        return b.eps <= a.eps and b.max >= a.max and smallest
     if target == torch.bool or source == torch.bool:
         return True
     if not target.is_floating_point and not source.is_floating_point:
-        return (
-            torch.iinfo(target).min <= torch.iinfo(source).min
-            and torch.iinfo(target).max >= torch.iinfo(source).max
-        )
+        c, d = torch.iinfo(source), torch.iinfo(target)
+        return d.min <= c.min and d.max >= c.max
     # a whole number as a floating-point one has no slope to lose
     return not source.is_floating_point
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -118,17 +118,24 @@ def piecewise_linear(
     return Curve(("linear",) * (len(breaks) + 1), tuple(breaks), turns, jumps)
 
 
+def _sigmoid_slope(x: Tensor) -> Tensor:
+    return torch.sigmoid(x) * torch.sigmoid(-x)
+
+
+def _erf_slope(x: Tensor) -> Tensor:
+    return 2 / math.sqrt(math.pi) * torch.exp(-x * x)
+
+
+def _asinh_slope(x: Tensor) -> Tensor:
+    """1 / sqrt(x^2 + 1), without a square that overflows."""
+    return 1 / torch.hypot(x, torch.ones_like(x))
+
+
 elementwise(aten.tanh, curve=s_shaped(torch.tanh, lambda x: 1 - torch.tanh(x) ** 2))
-elementwise(
-    aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x))
-)
+elementwise(aten.sigmoid, curve=s_shaped(torch.sigmoid, _sigmoid_slope))
 elementwise(aten.atan, curve=s_shaped(torch.atan, lambda x: 1 / (1 + x * x)))
-elementwise(
-    aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x))
-)
-elementwise(
-    aten.asinh, curve=s_shaped(torch.asinh, lambda x: 1 / torch.hypot(x, torch.ones_like(x)))
-)
+elementwise(aten.erf, curve=s_shaped(torch.erf, _erf_slope))
+elementwise(aten.asinh, curve=s_shaped(torch.asinh, _asinh_slope))
 elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
@@ -139,23 +146,24 @@ elementwise(
     aten.log_sigmoid_forward,
     curve=Curve(("concave",), derivative=lambda x: torch.sigmoid(-x)),
 )
-elementwise(
-    aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal)
-)
-elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
+
+POSITIVE = 0.0, math.inf, False
+NOT_NEGATIVE = 0.0, math.inf, True
+
+
+def _sqrt_slope(x: Tensor) -> Tensor:
+    return 0.5 * torch.rsqrt(x)
+
+
+def _rsqrt_slope(x: Tensor) -> Tensor:
+    return -0.5 * torch.rsqrt(x) / x
+
+
+elementwise(aten.log, curve=Curve(("concave",), domain=POSITIVE, derivative=torch.reciprocal))
+elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=POSITIVE))
 elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
-elementwise(
-    aten.sqrt,
-    curve=Curve(
-        ("concave",), domain=(0.0, math.inf, True), derivative=lambda x: 0.5 * torch.rsqrt(x)
-    ),
-)
-elementwise(
-    aten.rsqrt,
-    curve=Curve(
-        ("convex",), domain=(0.0, math.inf, False), derivative=lambda x: -0.5 * torch.rsqrt(x) / x
-    ),
-)
+elementwise(aten.sqrt, curve=Curve(("concave",), domain=NOT_NEGATIVE, derivative=_sqrt_slope))
+elementwise(aten.rsqrt, curve=Curve(("convex",), domain=POSITIVE, derivative=_rsqrt_slope))
 elementwise(aten.asin, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.acos, curve=Curve(("convex", "concave"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.atanh, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, False)))
@@ -175,11 +183,12 @@ def _hardshrink(lambd: float = 0.5) -> Curve:
     return piecewise_linear(-lambd, lambd, jumps=jumps)
 
 
+def _threshold(at: float, value: float) -> Curve:
+    return piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at)))
+
+
 elementwise(aten.hardshrink, curve=_hardshrink)
-elementwise(
-    aten.threshold,
-    curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),
-)
+elementwise(aten.threshold, curve=_threshold)
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
 
 
@@ -312,12 +321,11 @@ class Reciprocal(OneSigned):
         return Interval(found.lower.clamp(max=largest), found.upper.clamp(min=-largest))
 
 
-register(
-    aten.reciprocal,
-    rule=Reciprocal(
-        lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))
-    ),
-)
+def _reciprocal() -> Curve:
+    return replace(S_REVERSED, derivative=lambda x: -((1 / x) * (1 / x)))
+
+
+register(aten.reciprocal, rule=Reciprocal(_reciprocal))
 
 
 # -- functions without an operator of their own ----------------------------------------------------
@@ -333,7 +341,13 @@ def tanhshrink(x: Tensor) -> Tensor:
     return x - torch.tanh(x)
 
 
-elementwise(softsign, curve=s_shaped(lambda x: x / (1 + x.abs()), lambda x: (1 + x.abs()) ** -2.0))
-elementwise(
-    tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2)
-)
+def _softsign_value(x: Tensor) -> Tensor:
+    return x / (1 + x.abs())
+
+
+def _softsign_slope(x: Tensor) -> Tensor:
+    return (1 + x.abs()) ** -2.0
+
+
+elementwise(softsign, curve=s_shaped(_softsign_value, _softsign_slope))
+elementwise(tanhshrink, curve=replace(S_REVERSED, derivative=lambda x: torch.tanh(x) ** 2))

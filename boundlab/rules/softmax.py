@@ -275,10 +275,8 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tup
     # below: g >= x_i - up_plane(x), which is g0 at the centre
     g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
     weight = torch.exp(g0)
-    lower = (
-        weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)),
-        weight * (1 - up_bias - g0) - 2 * room * weight.detach(),
-    )
+    below = weight * (1 - up_bias - g0) - 2 * room * weight.detach()
+    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), below
 
     # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
     rise, start = exp_chord(-log_k, -log_h, torch.zeros_like(log_h))

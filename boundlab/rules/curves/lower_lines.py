@@ -44,9 +44,8 @@ def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
         if curve.kinds == ("convex", "concave"):
             return s_shaped(f, df, x, curve.breaks[0], curve.touching)
         if curve.kinds == ("concave", "convex"):
-            mirrored = Interval(-x.upper, -x.lower)
-            slope, intercept = s_shaped(
-                lambda t: f(-t), lambda t: -df(-t), mirrored, -curve.breaks[0], curve.touching
-            )
+            turned, slope_of_turned = lambda t: f(-t), lambda t: -df(-t)
+            mirrored, at = Interval(-x.upper, -x.lower), -curve.breaks[0]
+            slope, intercept = s_shaped(turned, slope_of_turned, mirrored, at, curve.touching)
             return -slope, intercept
     return checked(f, df, curve, x, supporting_slope(f, df, curve, x))
