@@ -57,6 +57,22 @@ def test_the_unit_alone_is_exact(method: str) -> None:
     assert_close(found.upper, formula(x + eps, 2.0))
 
 
+def test_lines_hold_in_every_interval() -> None:
+    """Those between any two points of a grid, at all points of the grid between them."""
+    grid = torch.linspace(-3, 3, 61, dtype=torch.float64)
+    i, j = torch.triu_indices(len(grid), len(grid), 1)
+    box = bl.Box(grid[i].unsqueeze(1), grid[j].unsqueeze(1))
+    lines = bl.capture(lambda x: isru(x, 2.0), box.centre).linear_bounds(box)
+    for x in grid:
+        inside = (box.lower <= x) & (x <= box.upper)
+        found = lines.evaluate(
+            {name: torch.full_like(box.lower, float(x)) for name in lines.lower_A}
+        )
+        value = formula(x, 2.0)
+        assert (found.lower <= value + 1e-9)[inside].all()
+        assert (found.upper >= value - 1e-9)[inside].all()
+
+
 @pytest.mark.parametrize("method", ["ibp", "crown"])
 def test_tighter_than_the_formula_in_parts(method: str) -> None:
     model, composed = Network(), Network(composed=True)
