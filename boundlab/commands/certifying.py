@@ -14,7 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import Tensor
 
-from boundlab.commands.arguments import Commands, flat, numbers, shape, value_range, words
+from boundlab.commands.arguments import (
+    Commands,
+    add_count,
+    add_numbers,
+    flat,
+    shape,
+    value_range,
+    words,
+)
 from boundlab.commands.arrays import load_data
 from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import (
@@ -50,21 +58,8 @@ def _add_demo(commands: Commands) -> None:
         "demo", help=("certify digits with the network that ships with the package")
     )
     demo.set_defaults(command=_demo)
-    demo.add_argument(
-        "--radii",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="EPS",
-        help=("radii in the maximum norm (default: 0.05 0.1 0.15)"),
-    )
-    demo.add_argument(
-        "--images",
-        type=int,
-        default=30,
-        metavar="N",
-        help="how many of the 100 digits (default: 30)",
-    )
+    add_numbers(demo, "--radii", "EPS", "radii in the maximum norm (default: 0.05 0.1 0.15)")
+    add_count(demo, "--images", "how many of the 100 digits", 30)
     _common(demo)
 
 
@@ -111,14 +106,7 @@ def _add_certify(commands: Commands) -> None:
         default="inf",
         help=("norm of the ball around every image (default: inf)"),
     )
-    job.add_argument(
-        "--eps",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="EPS",
-        help="radii, fractions too (default: 2/255 8/255)",
-    )
+    add_numbers(job, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
     job.add_argument(
         "--range",
         nargs="+",
@@ -126,25 +114,16 @@ def _add_certify(commands: Commands) -> None:
         metavar=("LOW", "HIGH"),
         help=("valid values of an input, or none (default: 0 1)"),
     )
-    job.add_argument(
-        "--mean",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="M",
-        help=("normalisation inside the model, one number or one per channel"),
-    )
-    job.add_argument("--std", nargs="+", action="extend", type=numbers, metavar="S")
+    add_numbers(job, "--mean", "M", "normalisation inside the model, one number or one per channel")
+    add_numbers(job, "--std", "S")
     job.add_argument(
         "--shape",
         type=shape,
         metavar="C,H,W",
         help=("shape of one image, if the file does not have it"),
     )
-    job.add_argument(
-        "--batch", type=int, default=16, metavar="N", help="images at a time (default: 16)"
-    )
-    job.add_argument("--limit", type=int, metavar="N", help="only the first N images")
+    add_count(job, "--batch", "images at a time", 16)
+    add_count(job, "--limit", "only the first N images")
     job.add_argument(
         "--resume", action="store_true", help="go on from the results in the output folder"
     )

@@ -14,9 +14,15 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.training import load_trained, set_threads, test_images
+from boundlab.commands.arguments import (
+    Commands,
+    add_checkpoint,
+    add_count,
+    add_folder,
+    add_methods,
+)
+from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
+from boundlab.commands.training import load_trained, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
@@ -37,19 +43,8 @@ def add_command(commands: Commands) -> None:
         "flatness", help=("how far the loss of a trained network can rise when its weights move")
     )
     parser.set_defaults(command=_flatness)
-    parser.add_argument(
-        "checkpoint",
-        type=Path,
-        metavar="DIR",
-        help=("the output folder of boundlab train, or a checkpoint in it"),
-    )
-    parser.add_argument(
-        "--files",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the files of the data set are",
-    )
+    add_checkpoint(parser)
+    add_folder(parser, "--files", "where the files of the data set are")
     parser.add_argument(
         "--eps",
         type=float,
@@ -58,31 +53,16 @@ def add_command(commands: Commands) -> None:
         help=("radius as a share of the norm of each weight (default: 0.01)"),
     )
     parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        default=["crown-ibp"],
-        choices=METHODS,
-        metavar="METHOD",
-        help="default: crown-ibp",
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=20,
-        metavar="N",
-        help=("steps of the attack on the weights (default: 20)"),
-    )
+    add_methods(parser, METHODS, ("crown-ibp",))
+    add_count(parser, "--limit", "only the first N training images")
+    add_count(parser, "--steps", "steps of the attack on the weights", 20)
     parser.add_argument(
         "--surface",
         type=Path,
         metavar="FILE",
         help=("draw the loss around the weights (needs the extra plot)"),
     )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads (default: torch's choice)"
-    )
+    add_threads(parser)
     add_device(parser, "cpu")
 
 
