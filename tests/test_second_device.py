@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 import boundlab as bl
 from boundlab.cli import main
-from boundlab.commands.certify import certify
+from boundlab.commands.certify import Job, certify
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
@@ -466,13 +466,15 @@ def test_certify() -> None:
     runs = [
         certify(
             load_model().to(device),
-            images,
-            classes,
-            (0.02,),
-            ("ibp", "crown-ibp"),
-            valid=(0.0, 1.0),
-            batch=4,
-            device=device,
+            Job(
+                images,
+                classes,
+                (0.02,),
+                ("ibp", "crown-ibp"),
+                valid=(0.0, 1.0),
+                batch=4,
+                device=device,
+            ),
         ).runs
         for device in (HOST, DEVICE)
     ]

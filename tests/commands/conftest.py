@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import certify
+from boundlab.commands.certify import Job, certify
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def job() -> tuple[bl.Net, Certification, Tensor]:
     return (
         net,
         certify(
-            net, images, labels, [0.01, 0.05, 0.3], ["ibp", "crown-ibp", "crown"], valid=(0, 1)
+            net, Job(images, labels, [0.01, 0.05, 0.3], ["ibp", "crown-ibp", "crown"], valid=(0, 1))
         ),
         images,
     )
