@@ -105,6 +105,8 @@ def test_bad_arrays(
         (["--shape", "1,7,7"], "has 49 values, but the images in data.npz have 36"),
         (["--mean", "1", "2"], "--mean takes one number or one per channel (1), not 2"),
         (["--std", "0"], "--std must be positive"),
+        (["--std", "nan"], "--std must be positive"),
+        (["--std", "1e-50"], "--std must be positive"),
         (["--weights", "gone.pt"], "there is no weights file gone.pt"),
         (["--weights", "data.csv"], "cannot read data.csv"),
         (["--weights", "other.pt"], "do not fit the model: missing: 0.weight"),
