@@ -41,7 +41,7 @@ def check_graph(model: nn.Module, net: bl.Net, around: bl.Region) -> None:
     box = around.hull()
     for x in (box.centre, box.lower, box.upper):
         with torch.no_grad():
-            values = net.graph.run(net._read_state() | dict.fromkeys(net.graph.inputs, x))
+            values = net.graph.run(net.reader.parameters() | dict.fromkeys(net.graph.inputs, x))
             truth = pytree.tree_leaves(model(x))
         for output, expected in zip(net.graph.outputs, truth, strict=True):
             torch.testing.assert_close(
