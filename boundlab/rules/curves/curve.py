@@ -44,6 +44,11 @@ class Curve:
     def __post_init__(self) -> None:
         assert len(self.kinds) == len(self.breaks) + 1 and set(self.kinds) <= set(OPPOSITE)
 
+    @property
+    def told_by_kinds(self) -> bool:
+        """Whether the pieces alone tell the shape: it does not jump, and they are complete."""
+        return self.stationary is None and not self.jumps
+
     def negated(self) -> Curve:
         """The shape of -f."""
         return replace(

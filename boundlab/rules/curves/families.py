@@ -26,9 +26,9 @@ def lower_family(f: Function, curve: Curve, x: Interval) -> Family:
     possible place; elsewhere it goes from the constant line through the least value to the usual
     line.
     """
-    if curve.stationary is None and curve.kinds == ("concave", "convex"):
+    if curve.told_by_kinds and curve.kinds == ("concave", "convex"):
         return _mirrored(f, curve, x)
-    if curve.stationary is None and curve.kinds in (("convex",), ("convex", "concave")):
+    if curve.told_by_kinds and curve.kinds in (("convex",), ("convex", "concave")):
         return _by_touching_point(f, curve, x)
     return _towards_constant(f, curve, x)
 
@@ -40,6 +40,7 @@ def _mirrored(f: Function, curve: Curve, x: Interval) -> Family:
         curve,
         kinds=("convex", "concave"),
         breaks=(-curve.breaks[0],),
+        turns=tuple(-turn for turn in curve.turns),
         derivative=lambda t: -df(-t),
     )
     start, member = lower_family(lambda t: f(-t), turned, Interval(-x.upper, -x.lower))

@@ -15,7 +15,7 @@ from boundlab.rules.curves.tangents import chord, lowered, tangent
 def lines(f: Function, curve: Curve, x: Interval) -> tuple[Line, Line]:
     """A lower and an upper line of f on [l, u], elementwise; the tangent and the exact value where
     l == u."""
-    if curve.kinds == ("convex", "concave") and curve.stationary is None and not curve.jumps:
+    if curve.kinds == ("convex", "concave") and curve.told_by_kinds:
         return s_shaped_pair(f, curve, x)
     lower = lower_line(f, curve, x)
     slope, intercept = lower_line(lambda t: -f(t), curve.negated(), x)
@@ -36,7 +36,7 @@ def lower_line(f: Function, curve: Curve, x: Interval) -> Line:
 
 def _lower_line(f: Function, curve: Curve, x: Interval) -> Line:
     df = derivative_of(f, curve)
-    if curve.stationary is None:
+    if curve.told_by_kinds:
         if curve.kinds == ("convex",):
             return tangent(f, df, x.centre, x)
         if curve.kinds == ("concave",):
