@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boundlab.coefficients.dense import inner
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, batch_size, drawn
+from boundlab.regions.base import Region, batch_size, drawn, take_samples
 from boundlab.regions.checks import Number, centre_tensor, given, spread
 from boundlab.relaxations.interval import Interval
 
@@ -46,6 +46,9 @@ class L0(Region):
     @property
     def centre(self) -> Tensor:
         return given(self.x)
+
+    def samples(self, chosen: slice | Tensor) -> Region:
+        return take_samples(self, chosen)
 
     def _counts(self, samples: int) -> Tensor:
         """How many elements may change, for each sample."""

@@ -299,7 +299,7 @@ def find_rule(node: Node) -> Rule:
         raise UnsupportedOperator(
             f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a "
             f"perturbed value. Register one: bl.elementwise({op}, ...), bl.affine({op}) or "
-            f"@bl.composition({op}); see docs/operators.md."
+            f"@bl.composition({op}); see docs/extending.md."
         )
     return rule
 

@@ -44,3 +44,12 @@ def test_a_users_own_region(method: str) -> None:
     for _ in range(50):
         y = net(region.sample())
         assert ((bounds.lower <= y + 1e-5) & (y <= bounds.upper + 1e-5)).all()
+
+
+@pytest.mark.parametrize("k", [2, torch.tensor([0, 1, 3])])
+def test_an_l0_region_of_some_samples(k: int | torch.Tensor) -> None:
+    region = bl.L0(torch.rand(3, 5), k, lower=torch.zeros(3, 5), upper=torch.rand(3, 5) + 1)
+    rows = torch.randn(4, 3, 5)
+    some = region.samples(torch.tensor([2, 0]))
+    torch.testing.assert_close(some.minimum(rows[:, [2, 0]]), region.minimum(rows)[:, [2, 0]])
+    torch.testing.assert_close(some.hull().upper, region.hull().upper[[2, 0]])
