@@ -7,14 +7,11 @@ from typing import Any
 from boundlab.graph.graph import op_name
 from boundlab.rules.registry import COMPOSITIONS, RULES
 
-OTHERS = ("docs", "readme", "examples")
-"""Namespaces of the operators that documents and examples register in the process that runs
-them."""
-
-
 def built_in(op: Any) -> bool:
-    """Whether an operator is none of a document or example."""
-    return op_name(op).partition(".")[0] not in OTHERS
+    """Whether an operator is one of torch's, or a function of boundlab: tests, documents and
+    examples register others in the process that runs them."""
+    namespace, dot, _ = op_name(op).partition(".")
+    return not dot or namespace == "aten"
 
 
 def built_in_operators() -> list[Any]:
