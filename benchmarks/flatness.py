@@ -25,7 +25,7 @@ from rich.progress import Progress
 from benchmarks.page import table
 from benchmarks.timing import load as stored
 from benchmarks.timing import save
-from boundlab.commands.flatness import POINTS, REACH, draw, measure, tensors
+from boundlab.commands.flatness import POINTS, REACH, Movement, draw, measure, tensors
 from boundlab.commands.training import load_trained, test_images
 from boundlab.data import load
 from boundlab.losses.flatness import mean_loss_bound, weight_balls
@@ -79,11 +79,11 @@ def run(files: Path, runs: Path, only: str) -> None:
         trainer.save()
         model, _, size = load_trained(folder)
         some, test = share_of(recipe, data), test_images(recipe, files / recipe.data, size, None)
-        found = measure(model, some, test, EPS, ("crown-ibp", "crown"))
+        found = measure(model, some, test, Movement(EPS, ("crown-ibp", "crown")))
         found["one_by_one"] = _one_by_one(model, *tensors(some)) - found["loss"]
         if name.rsplit(", ", 1)[0] == SHOWN:
             few = some.first(FEW)
-            found["tightness"] = measure(model, few, test, EPS, TIGHT)
+            found["tightness"] = measure(model, few, test, Movement(EPS, TIGHT))
             found["surface"] = _surface(model, *tensors(some)).tolist()
         save("flatness", {**(stored("flatness") or {}), name: found})
 

@@ -23,21 +23,12 @@ import boundlab as bl
 from benchmarks.shared import cnn_a, load_state, mnist_test
 from benchmarks.timing import load, save
 from boundlab.data import load as load_images
+from boundlab.models import Normalise
 
 METHODS = ("ibp", "crown-ibp", "crown", "alpha-crown")
 CIFAR_HELP = "CIFAR-10 is needed: `make data` fetches it; pass its folder as --cifar"
-MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], 0.225
-
-
-class Normalised(nn.Module):
-    """A network for pixels in [0, 1] that begins with the scaling its training had."""
-
-    def __init__(self, body: nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.body((x - MEAN) / STD)
+MEAN, STD = (0.485, 0.456, 0.406), (0.225,)
+"""The scaling that the training of some had."""
 
 
 def fully_connected(width: int) -> nn.Sequential:
@@ -133,7 +124,7 @@ def main() -> None:
             continue
         images, labels = (part[: options.limit] for part in read[entry.data]())
         model = load_state(entry.make(), entry.file)
-        model = Normalised(model).eval() if entry.normalised else model
+        model = nn.Sequential(Normalise(MEAN, STD), model).eval() if entry.normalised else model
         with torch.no_grad():
             clean = float((model(images).argmax(1) == labels).float().mean())
         for method in chosen:

@@ -43,7 +43,7 @@ def branch(state: bl.BoundState, layers: list[str]) -> bl.BoundState:
     return bl.BoundState.join([sides[1], sides[-1].take(best > 0)])
 
 
-if __name__ == "__main__":
+def main() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
     net = bl.capture(model, torch.zeros(1, 2))
@@ -55,3 +55,7 @@ if __name__ == "__main__":
         print(f"crown proves {crown:.3f}; the least value of 5000 points is {lowest:.3f}")
         for threshold in (crown, lowest - 0.05, lowest + 0.001):
             print(f"always above {threshold:.3f}: {prove(problem, ['0', '2'], threshold)}")
+
+
+if __name__ == "__main__":
+    main()

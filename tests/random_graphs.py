@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 import boundlab as bl
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.graph.layout import Layout
+from boundlab.net.captured import Captured
 from tests.helpers.contract import check_sound
 
 aten = torch.ops.aten
@@ -207,7 +208,7 @@ def as_graph(program: list[Instruction], dtype: torch.dtype) -> bl.Net:
     examples = {"x": ((0, WIDTH), dtype, True)}
     graph = Graph(nodes, ("x",), {}, constants, (output,), batched=True, examples=examples)
     leaf = pytree.tree_structure(0)
-    return bl.Net(nn.Module(), graph, pytree.tree_structure(((0,), {})), leaf)
+    return bl.Net(Captured(nn.Module(), graph, pytree.tree_structure(((0,), {})), leaf))
 
 
 class Program(nn.Module):

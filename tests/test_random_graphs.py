@@ -36,6 +36,6 @@ def test_random_programs_through_the_front_end(seed: int) -> None:
     program = random_program(random.Random(seed))
     module, x = Program(program, torch.float64), torch.randn(2, 4, dtype=torch.float64)
     net = bl.capture(module, x)
-    values = net.graph.run(net._read_state() | {net.graph.inputs[0]: x})
+    values = net.graph.run(net.reader.parameters() | {net.graph.inputs[0]: x})
     torch.testing.assert_close(values[net.graph.outputs[0].name], module(x))
     check_sound(module, (bl.Linf(x, 0.1),), net=net, count=6)

@@ -3,13 +3,60 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from boundlab.errors import ArgumentError
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command adds its parser; the type has no public name."""
+
+
+def add_folder(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+    """A folder that must be given."""
+    parser.add_argument(name, type=Path, required=True, metavar="DIR", help=help)
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """What ``boundlab train`` left, the first argument of commands that go on from it."""
+    parser.add_argument(
+        "checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="the output folder of boundlab train, or a checkpoint in it",
+    )
+
+
+def add_count(
+    parser: argparse.ArgumentParser, name: str, help: str, default: int | None = None
+) -> None:
+    """A whole number; the help ends with the default, if there is one."""
+    if default is not None:
+        help = f"{help} (default: {default})"
+    parser.add_argument(name, type=int, default=default, metavar="N", help=help)
+
+
+def add_numbers(
+    parser: argparse.ArgumentParser, name: str, metavar: str, help: str | None = None
+) -> None:
+    """One or more numbers, in one part or in several (:func:`flat`)."""
+    parser.add_argument(name, nargs="+", action="extend", type=numbers, metavar=metavar, help=help)
+
+
+def add_methods(
+    parser: argparse.ArgumentParser, choices: Iterable[str], default: Sequence[str], note: str = ""
+) -> None:
+    """Methods by name, out of those that a command takes; note: what the help begins with."""
+    shown = f"default: {' '.join(default)}"
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=list(default),
+        choices=choices,
+        metavar="METHOD",
+        help=f"{note} ({shown})" if note else shown,
+    )
 
 
 def words(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -30,71 +30,91 @@ Progress = Callable[[str, float, int, int], None]
 """Called after every batch with the method, the radius, the images done and the images in all."""
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What to certify, and how to walk through it.
+
+    images: (N, *shape), floating point, or uint8 to be divided by 255. labels: (N,) class numbers.
+    radii: of balls in the given norm ("inf", "2" or "1") around the images, cut to the valid range
+    if one is given. batch: images at a time. name: noted in the results.
+    """
+
+    images: Tensor
+    labels: Tensor
+    radii: Sequence[float]
+    methods: Sequence[str] = DEFAULT_METHODS
+    norm: str = "inf"
+    valid: tuple[float, float] | None = None
+    batch: int = 16
+    device: torch.device | str = "cpu"
+    name: str = ""
+
+    def checked(self) -> Job:
+        """The job with images in floating point, labels in int64, and each method and radius once;
+        an error if it cannot be done."""
+        if self.norm not in NORMS:
+            raise ArgumentError(
+                f"norm must be one of {', '.join(map(repr, NORMS))}, not {self.norm!r}"
+            )
+        if self.batch < 1:
+            raise ArgumentError(f"the batch size must be at least 1, not {self.batch}")
+        images = check_images(self.images, self.valid)
+        return replace(
+            self,
+            images=images,
+            labels=check_labels(self.labels, len(images)),
+            radii=check_radii(self.radii),
+            methods=check_methods(self.methods),
+        )
+
+
 def certify(
     model: Net | nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    radii: Sequence[float],
-    methods: Sequence[str] = DEFAULT_METHODS,
+    job: Job,
     *,
-    norm: str = "inf",
-    valid: tuple[float, float] | None = None,
-    batch: int = 16,
-    device: torch.device | str = "cpu",
     results: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    name: str = "",
 ) -> Certification:
     """Bound the margins of every image for every method and radius.
 
     model: a captured net, or a module, which is captured here as it is (call ``eval()`` first).
-    images: (N, *shape), floating point, or uint8 to be divided by 255. labels: (N,) class numbers.
-    radii: of balls in the given norm ("inf", "2" or "1") around the images, cut to the valid range
-    if one is given.
-
     results: a JSON file that holds everything computed so far at all times; an interruption saves
     what is there and goes on as KeyboardInterrupt. A file that is there already is an error, unless
     ``resume``: continue from that file, image by image, without computing anything twice; a file
     made for another model, other images, norm or range, or changed since it was written, is
-    refused. Runs in it that are not asked for stay in it. name: noted in the file.
+    refused. Runs in it that are not asked for stay in it.
     """
-    methods = check_methods(methods)
-    radii = check_radii(radii)
-    if norm not in NORMS:
-        raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
-    images = check_images(images, valid)
-    labels = check_labels(labels, len(images))
+    job = job.checked()
     if isinstance(model, Net):
         net = model
     else:
-        net = capture(model, images[:2].to(device))
-    work = _Work(
-        net=net,
-        images=_as_the_net_takes_them(images, net),
-        labels=labels,
-        norm=norm,
-        valid=valid,
-        batch=batch,
-        device=torch.device(device),
-    )
-    logits = outputs(net, work.images, batch, device)
+        net = capture(model, job.images[:2].to(job.device))
+    work = _Work(net, replace(job, images=_as_the_net_takes_them(job.images, net)))
+    logits = outputs(net, work.job.images, job.batch, job.device)
     classes = logits.shape[1]
-    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+    least, most = int(job.labels.min()), int(job.labels.max())
+    if least < 0 or most >= classes:
         raise ArgumentError(
             f"the model has {classes} outputs, so labels must lie in 0 ... {classes - 1}; they "
-            f"span {int(labels.min())} ... {int(labels.max())}"
+            f"span {least} ... {most}"
         )
     predictions = torch.where(logits.isnan().any(1), -1, logits.argmax(1))
     task = Task(
-        fingerprint(net), fingerprint(images, labels), len(images), classes, norm, valid, name
+        fingerprint(net),
+        fingerprint(job.images, job.labels),
+        len(job.images),
+        classes,
+        job.norm,
+        job.valid,
+        job.name,
     )
-    ledger = Ledger.open(results, task, labels, predictions, resume)
-    for method in methods:
-        for radius in radii:
-            work.run(ledger, method, radius, progress)
-    runs = tuple(ledger.get(method, radius) for method in methods for radius in radii)
-    return Certification(task, labels, predictions, runs)
+    ledger = Ledger.open(results, task, job.labels, predictions, resume)
+    wanted = [(method, radius) for method in job.methods for radius in job.radii]
+    for method, radius in wanted:
+        work.run(ledger, method, radius, progress)
+    runs = tuple(ledger.get(method, radius) for method, radius in wanted)
+    return Certification(task, job.labels, predictions, runs)
 
 
 def region_around(
@@ -163,39 +183,31 @@ def _as_the_net_takes_them(images: Tensor, net: Net) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """One model, its images (N, *shape) and labels (N,), and how to walk through them."""
+    """A model and a checked job, with images as the model takes them."""
 
     net: Net
-    images: Tensor
-    labels: Tensor
-    norm: str
-    valid: tuple[float, float] | None
-    batch: int
-    device: torch.device
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ArgumentError(f"the batch size must be at least 1, not {self.batch}")
+    job: Job
 
     @torch.no_grad()
     def run(self, ledger: Ledger, method: str, radius: float, progress: Progress | None) -> None:
         """Complete one (method, radius) in the ledger, from wherever it stands."""
+        job = self.job
         so_far = ledger.get(method, radius)
         parts = [so_far.margins]
         done = len(so_far.margins)
         seconds = so_far.seconds
         tell = progress or (lambda *_: None)
-        tell(method, radius, done, len(self.images))
-        if done == len(self.images):
+        tell(method, radius, done, len(job.images))
+        if done == len(job.images):
             return
         saved = time.perf_counter()
         try:
-            images = batches(self.net, self.images[done:], self.batch, self.device)
-            labels = batches(self.net, self.labels[done:], self.batch, self.device)
+            images = batches(self.net, job.images[done:], job.batch, job.device)
+            labels = batches(self.net, job.labels[done:], job.batch, job.device)
             for (count, x), (_, y) in zip(images, labels, strict=True):
                 start = time.perf_counter()
                 margins = self.net.margins(
-                    region_around(x, radius, self.norm, self.valid), y, method=method
+                    region_around(x, radius, job.norm, job.valid), y, method=method
                 ).reshape(len(x), -1)
                 margins = margins[:count].double().cpu()
                 seconds += time.perf_counter() - start
@@ -205,7 +217,7 @@ class _Work:
                 if time.perf_counter() - saved > SAVE_SECONDS:
                     ledger.save()
                     saved = time.perf_counter()
-                tell(method, radius, done, len(self.images))
+                tell(method, radius, done, len(job.images))
         finally:
             ledger.save()
 

@@ -12,14 +12,22 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch import Tensor
 
-from boundlab.commands.arguments import Commands, flat, numbers, shape, value_range, words
+from boundlab.commands.arguments import (
+    Commands,
+    add_count,
+    add_numbers,
+    flat,
+    shape,
+    value_range,
+    words,
+)
 from boundlab.commands.arrays import load_data
 from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import (
     DEFAULT_METHODS,
     NORMS,
+    Job,
     certify,
     check_images,
     check_methods,
@@ -29,10 +37,11 @@ from boundlab.commands.cuts import line_cuts
 from boundlab.commands.devices import add_device, device_named
 from boundlab.commands.ledger import refuse_to_replace
 from boundlab.commands.loading import load_net
-from boundlab.commands.report import write_report
+from boundlab.commands.report import page
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
+from boundlab.storage.files import write_atomically
 
 RESULTS, REPORT = "results.json", "index.html"
 DEMO = "demo"
@@ -50,21 +59,8 @@ def _add_demo(commands: Commands) -> None:
         "demo", help=("certify digits with the network that ships with the package")
     )
     demo.set_defaults(command=_demo)
-    demo.add_argument(
-        "--radii",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="EPS",
-        help=("radii in the maximum norm (default: 0.05 0.1 0.15)"),
-    )
-    demo.add_argument(
-        "--images",
-        type=int,
-        default=30,
-        metavar="N",
-        help="how many of the 100 digits (default: 30)",
-    )
+    add_numbers(demo, "--radii", "EPS", "radii in the maximum norm (default: 0.05 0.1 0.15)")
+    add_count(demo, "--images", "how many of the 100 digits", 30)
     _common(demo)
 
 
@@ -111,14 +107,7 @@ def _add_certify(commands: Commands) -> None:
         default="inf",
         help=("norm of the ball around every image (default: inf)"),
     )
-    job.add_argument(
-        "--eps",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="EPS",
-        help="radii, fractions too (default: 2/255 8/255)",
-    )
+    add_numbers(job, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
     job.add_argument(
         "--range",
         nargs="+",
@@ -126,25 +115,16 @@ def _add_certify(commands: Commands) -> None:
         metavar=("LOW", "HIGH"),
         help=("valid values of an input, or none (default: 0 1)"),
     )
-    job.add_argument(
-        "--mean",
-        nargs="+",
-        action="extend",
-        type=numbers,
-        metavar="M",
-        help=("normalisation inside the model, one number or one per channel"),
-    )
-    job.add_argument("--std", nargs="+", action="extend", type=numbers, metavar="S")
+    add_numbers(job, "--mean", "M", "normalisation inside the model, one number or one per channel")
+    add_numbers(job, "--std", "S")
     job.add_argument(
         "--shape",
         type=shape,
         metavar="C,H,W",
         help=("shape of one image, if the file does not have it"),
     )
-    job.add_argument(
-        "--batch", type=int, default=16, metavar="N", help="images at a time (default: 16)"
-    )
-    job.add_argument("--limit", type=int, metavar="N", help="only the first N images")
+    add_count(job, "--batch", "images at a time", 16)
+    add_count(job, "--limit", "only the first N images")
     job.add_argument(
         "--resume", action="store_true", help="go on from the results in the output folder"
     )
@@ -171,21 +151,14 @@ def _common(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """What both certifying commands ask for, checked before anything slow begins."""
+@dataclass(frozen=True)
+class _Output:
+    """Where results and the report go, and what the report says above them."""
 
-    images: Tensor
-    labels: Tensor
-    radii: tuple[float, ...]
-    methods: tuple[str, ...]
-    norm: str
-    valid: tuple[float, float] | None
-    batch: int
-    device: torch.device
-    output: Path
+    folder: Path
     resume: bool
-    name: str
+    title: str
+    note: str
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -193,17 +166,13 @@ def _demo(options: argparse.Namespace) -> None:
     if not 1 <= options.images <= len(digits):
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
     images = digits[: options.images].float() / 255
-    job = _Job(
-        images=images,
-        labels=labels[: options.images],
-        radii=check_radii(flat(options.radii) or DEMO_RADII),
-        methods=_methods(options),
-        norm="inf",
+    job = Job(
+        images,
+        labels[: options.images],
+        check_radii(flat(options.radii) or DEMO_RADII),
+        _methods(options),
         valid=(0.0, 1.0),
         batch=10,
-        device=torch.device("cpu"),
-        output=options.output,
-        resume=False,
         name=DEMO,
     )
     _clear(options.output / RESULTS)
@@ -211,7 +180,8 @@ def _demo(options: argparse.Namespace) -> None:
         "Handwritten digits (MNIST test images), and the small convolutional network that "
         "ships with boundlab, trained with interval bounds."
     )
-    _run(job, capture(load_model(), images[:2]), "Certified digits", note)
+    output = _Output(options.output, False, "Certified digits", note)
+    _run(job, capture(load_model(), images[:2]), output)
 
 
 def _clear(path: Path) -> None:
@@ -239,17 +209,15 @@ def _certify(options: argparse.Namespace) -> None:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
     images = check_images(values, valid)
     name = f"{options.model} on {options.data.name}"
-    job = _Job(
-        images=images,
-        labels=labels,
-        radii=radii,
-        methods=methods,
+    job = Job(
+        images,
+        labels,
+        radii,
+        methods,
         norm=options.norm,
         valid=valid,
         batch=options.batch,
         device=device,
-        output=options.output,
-        resume=options.resume,
         name=name,
     )
     net = load_net(
@@ -260,7 +228,7 @@ def _certify(options: argparse.Namespace) -> None:
         std=flat(options.std),
         device=device,
     )
-    _run(job, net, "Certified robustness", name)
+    _run(job, net, _Output(options.output, options.resume, "Certified robustness", name))
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -269,7 +237,7 @@ def _methods(options: argparse.Namespace) -> tuple[str, ...]:
     return check_methods([method for part in options.methods for method in part])
 
 
-def _run(job: _Job, net: Net, title: str, note: str) -> None:
+def _run(job: Job, net: Net, output: _Output) -> None:
     """Certify with a progress bar, print the table, write the report."""
     console = Console()
     columns = (
@@ -290,24 +258,13 @@ def _run(job: _Job, net: Net, title: str, note: str) -> None:
             )
 
         found = certify(
-            net,
-            job.images,
-            job.labels,
-            job.radii,
-            job.methods,
-            norm=job.norm,
-            valid=job.valid,
-            batch=job.batch,
-            device=job.device,
-            results=job.output / RESULTS,
-            resume=job.resume,
-            progress=progress,
-            name=job.name,
+            net, job, results=output.folder / RESULTS, resume=output.resume, progress=progress
         )
     console.print(_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
-    write_report(job.output / REPORT, found, job.images, cuts, title=title, note=note)
-    console.print(f"Report: {job.output / REPORT}", soft_wrap=True, markup=False, highlight=False)
+    report = output.folder / REPORT
+    write_atomically(report, page(found, job.images, cuts, output.title, note=output.note))
+    console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _table(found: Certification) -> Table:

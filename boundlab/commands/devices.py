@@ -1,4 +1,4 @@
-"""``--device``: where commands compute."""
+"""``--device`` and ``--threads``: where commands compute."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 import torch
 
+from boundlab.commands.arguments import add_count
 from boundlab.errors import ArgumentError
 
 
@@ -31,3 +32,15 @@ def device_named(name: str | None) -> torch.device:
             f"the device {name!r} cannot be used here ({first}); --device cpu always works"
         ) from None
     return device
+
+
+def add_threads(parser: argparse.ArgumentParser, what: str = "threads") -> None:
+    add_count(parser, "--threads", f"{what} (default: torch's choice)")
+
+
+def set_threads(count: int | None) -> None:
+    """Compute with as many threads as were asked for."""
+    if count is not None:
+        if count < 1:
+            raise ArgumentError(f"--threads must be at least 1, not {count}")
+        torch.set_num_threads(count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.training import load_trained, set_threads, test_images
+from boundlab.commands.arguments import (
+    Commands,
+    add_checkpoint,
+    add_count,
+    add_folder,
+    add_methods,
+)
+from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
+from boundlab.commands.training import load_trained, test_images
 from boundlab.data import Images, load
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
@@ -37,19 +44,8 @@ def add_command(commands: Commands) -> None:
         "flatness", help=("how far the loss of a trained network can rise when its weights move")
     )
     parser.set_defaults(command=_flatness)
-    parser.add_argument(
-        "checkpoint",
-        type=Path,
-        metavar="DIR",
-        help=("the output folder of boundlab train, or a checkpoint in it"),
-    )
-    parser.add_argument(
-        "--files",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the files of the data set are",
-    )
+    add_checkpoint(parser)
+    add_folder(parser, "--files", "where the files of the data set are")
     parser.add_argument(
         "--eps",
         type=float,
@@ -58,31 +54,16 @@ def add_command(commands: Commands) -> None:
         help=("radius as a share of the norm of each weight (default: 0.01)"),
     )
     parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        default=["crown-ibp"],
-        choices=METHODS,
-        metavar="METHOD",
-        help="default: crown-ibp",
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=20,
-        metavar="N",
-        help=("steps of the attack on the weights (default: 20)"),
-    )
+    add_methods(parser, METHODS, ("crown-ibp",))
+    add_count(parser, "--limit", "only the first N training images")
+    add_count(parser, "--steps", "steps of the attack on the weights", 20)
     parser.add_argument(
         "--surface",
         type=Path,
         metavar="FILE",
         help=("draw the loss around the weights (needs the extra plot)"),
     )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads (default: torch's choice)"
-    )
+    add_threads(parser)
     add_device(parser, "cpu")
 
 
@@ -90,15 +71,23 @@ def tensors(data: Images, device: torch.device | str = "cpu") -> tuple[Tensor, T
     return data.images.to(device).float() / 255, data.labels.to(device)
 
 
+@dataclass(frozen=True)
+class Movement:
+    """How far weights move, and what is asked of that. eps: the radius of the ball around each
+    weight, relative: as a share of its norm. methods: of the certified rise. steps: of the
+    attack."""
+
+    eps: float
+    methods: tuple[str, ...] = ("crown-ibp",)
+    relative: bool = True
+    steps: int = 20
+
+
 def measure(
     model: nn.Module,
     data: Images,
     test: Images,
-    eps: float,
-    methods: tuple[str, ...] = ("crown-ibp",),
-    *,
-    relative: bool = True,
-    steps: int = 20,
+    movement: Movement,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
     """Losses, certified flatness by each method, what an attack finds, and the error on the test
@@ -106,6 +95,7 @@ def measure(
     model = model.to(device)
     x, labels = tensors(data, device)
     net = capture(model, x[:2])
+    eps, relative = movement.eps, movement.relative
     balls = weight_balls(net, eps, relative=relative)
     with torch.no_grad():
         loss = float(F.cross_entropy(model(x), labels))
@@ -119,9 +109,9 @@ def measure(
                     net, x, labels, eps, relative=relative, method=method, batch=BATCHES.get(method)
                 )
             )
-            for method in methods
+            for method in movement.methods
         }
-    worst, _ = attack_weights(model, x, labels, balls, steps=steps)
+    worst, _ = attack_weights(model, x, labels, balls, steps=movement.steps)
     return {
         "samples": len(labels), "eps": eps, "relative": relative, "loss": loss,
         "attacked": worst - loss, "flatness": certified,
@@ -204,18 +194,10 @@ def _flatness(options: argparse.Namespace) -> None:
     data = share_of(recipe, load(recipe.data, options.files, "train"))
     data = data.first(options.limit)
     test = test_images(recipe, options.files, size, None)
+    movement = Movement(options.eps, tuple(options.methods), not options.absolute, options.steps)
     console = Console()
     with console.status("bounding the loss over the balls around the weights"):
-        found = measure(
-            model,
-            data,
-            test,
-            options.eps,
-            tuple(options.methods),
-            relative=not options.absolute,
-            steps=options.steps,
-            device=device,
-        )
+        found = measure(model, data, test, movement, device)
     unit = "" if options.absolute else " of their norms"
     table = Table(
         title=f"{recipe.name}: weights moved by {options.eps:g}{unit}", title_justify="left"
@@ -236,7 +218,7 @@ def _flatness(options: argparse.Namespace) -> None:
     write_atomically(folder_of(options.checkpoint) / RESULT, json.dumps(found, indent=1) + "\n")
     if options.surface is not None:
         x, labels = tensors(data, device)
-        balls = weight_balls(capture(model, x[:2]), options.eps, relative=not options.absolute)
+        balls = weight_balls(capture(model, x[:2]), movement.eps, relative=movement.relative)
         best = min(found["flatness"].values())
         values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
         draw({recipe.method: (values, found["loss"] + best)}, options.surface)

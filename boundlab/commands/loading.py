@@ -16,6 +16,7 @@ from torch.export.passes import move_to_device_pass
 
 from boundlab.commands.programs import load_program
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError
+from boundlab.models import Normalise
 from boundlab.net import Net, capture
 
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
@@ -23,42 +24,23 @@ LONGEST = 300
 """Characters of another library's message that are shown."""
 
 
-class Normalized(nn.Module):
-    """A model behind ``(x - mean) / std`` per channel (dimension 1), so that radii are those of the
-    input itself."""
-
-    def __init__(self, model: nn.Module, mean: Tensor, std: Tensor) -> None:
-        super().__init__()
-        self.model = model
-        self.mean, self.std = nn.Buffer(mean), nn.Buffer(std)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.model((x - self.mean) / self.std)
-
-
-def normalized(
+def normalised(
     model: nn.Module, mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor
 ) -> nn.Module:
-    """The model with the normalisation inside; mean and std: one number, or one per channel of
-    images (N, C, ...)."""
+    """The model with the normalisation inside, so that radii are those of the input itself; mean
+    and std: one number, or one per channel of images (N, C, ...)."""
     if mean is None and std is None:
         return model
-    channels = images.shape[1]
-    columns = []
-    for name, numbers in (("--mean", mean or [0.0]), ("--std", std or [1.0])):
+    mean, std, channels = mean or [0.0], std or [1.0], images.shape[1]
+    for name, numbers in (("--mean", mean), ("--std", std)):
         if len(numbers) not in (1, channels):
             raise ArgumentError(
                 f"{name} takes one number or one per channel ({channels}), not {len(numbers)}"
             )
-        columns.append(
-            torch.tensor(list(numbers), dtype=_dtype(model))
-            .expand(channels)
-            .reshape(1, channels, *[1] * (images.dim() - 2))
-            .clone()
-        )
-    if not bool((columns[1] > 0).all()):
+    first = Normalise(mean, std, images.dim() - 2, _dtype(model))
+    if not bool((first.std > 0).all()):
         raise ArgumentError("--std must be positive")
-    return Normalized(model, *columns)
+    return nn.Sequential(first, model)
 
 
 def load_net(
@@ -94,7 +76,7 @@ def load_net(
         if weights is not None:
             load_weights(model, weights)
         model.eval()
-    model = normalized(model, mean, std, images).to(device)
+    model = normalised(model, mean, std, images).to(device)
     example = example.to(device=device, dtype=_dtype(model))
     _try(model, example, source)
     return capture(model, example)

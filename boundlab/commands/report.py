@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from torch import Tensor
 from boundlab.commands.certificates import Certification, Row
 from boundlab.commands.charts import cut_chart, margin_bars, number, png
 from boundlab.commands.cuts import Cut
-from boundlab.storage.files import write_atomically
 from boundlab.version import VERSION
 
 SHOWN = 200
@@ -23,22 +21,6 @@ BARS = 10
 """Bars for an image at most: those of the smallest margins."""
 
 STYLE = "\n" + (files("boundlab.commands") / "report.css").read_text()
-
-
-def write_report(
-    path: Path | str,
-    found: Certification,
-    images: Tensor,
-    cuts: Sequence[Cut] = (),
-    *,
-    title: str = "Certified robustness",
-    note: str = "",
-    names: Sequence[str] | None = None,
-) -> None:
-    """Write the page, whole or not at all. images: (N, *shape), floating point, the ones that were
-    certified; note: a sentence under the title; names: of the classes, their numbers if left
-    out."""
-    write_atomically(path, page(found, images, cuts, title, note=note, names=names))
 
 
 def page(
@@ -50,7 +32,8 @@ def page(
     note: str = "",
     names: Sequence[str] | None = None,
 ) -> str:
-    """The HTML text."""
+    """The HTML text. images: (N, *shape), floating point, the ones that were certified; note: a
+    sentence under the title; names: of the classes, their numbers if left out."""
     names = names or [str(k) for k in range(found.task.classes)]
     style = STYLE + _choice_style(len(found.radii))
     parts = [

@@ -10,7 +10,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,8 +22,15 @@ from rich.progress import (
 from rich.table import Table
 from torch import nn
 
-from boundlab.commands.arguments import Commands, numbers
-from boundlab.commands.devices import add_device, device_named
+from boundlab.commands.arguments import (
+    Commands,
+    add_checkpoint,
+    add_count,
+    add_folder,
+    add_methods,
+    numbers,
+)
+from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, Sentences, load_sentences
@@ -51,6 +57,11 @@ RESULT = "errors.json"
 
 def add_commands(commands: Commands) -> None:
     """The two commands with their arguments."""
+    _add_train(commands)
+    _add_evaluate(commands)
+
+
+def _add_train(commands: Commands) -> None:
     train = commands.add_parser(
         "train",
         help="train a certifiably robust network",
@@ -64,27 +75,13 @@ def add_commands(commands: Commands) -> None:
     )
     train.set_defaults(command=_train)
     train.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a TOML file")
-    train.add_argument(
-        "--files",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the files of the data set are",
-    )
-    train.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder for checkpoint, metrics and recipe",
-    )
+    add_folder(train, "--files", "where the files of the data set are")
+    add_folder(train, "--output", "folder for checkpoint, metrics and recipe")
     train.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint in the output folder"
     )
-    train.add_argument(
-        "--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)"
-    )
-    train.add_argument("--limit", type=int, metavar="N", help="only the first N training images")
+    add_threads(train, "threads of a process")
+    add_count(train, "--limit", "only the first N training images")
     add_device(train)
     kinds = get_type_hints(Recipe)
     for field in fields(Recipe):
@@ -96,42 +93,18 @@ def add_commands(commands: Commands) -> None:
                 **_flag(kinds[field.name]),
             )
 
+
+def _add_evaluate(commands: Commands) -> None:
     test = commands.add_parser(
         "evaluate", help=("clean, attacked and verified error of a trained network")
     )
     test.set_defaults(command=_evaluate)
-    test.add_argument(
-        "checkpoint",
-        type=Path,
-        metavar="DIR",
-        help=("the output folder of boundlab train, or a checkpoint in it"),
-    )
-    test.add_argument(
-        "--files",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the files of the data set are",
-    )
+    add_checkpoint(test)
+    add_folder(test, "--files", "where the files of the data set are")
     test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
-    test.add_argument(
-        "--methods",
-        nargs="+",
-        default=["ibp", "crown-ibp"],
-        choices=METHODS,
-        metavar="METHOD",
-        help="cheap ones first (default: ibp crown-ibp)",
-    )
-    test.add_argument(
-        "--steps", type=int, default=40, metavar="N", help="steps of the attack (default: 40)"
-    )
-    test.add_argument(
-        "--restarts",
-        type=int,
-        default=2,
-        metavar="N",
-        help=("random starts of the attack, 0 for none (default: 2)"),
-    )
+    add_methods(test, METHODS, ("ibp", "crown-ibp"), "cheap ones first")
+    add_count(test, "--steps", "steps of the attack", 40)
+    add_count(test, "--restarts", "random starts of the attack, 0 for none", 2)
     test.add_argument(
         "--step-size",
         type=float,
@@ -147,10 +120,8 @@ def add_commands(commands: Commands) -> None:
         metavar="N",
         help=("of sentences: numbers of replaced words (default: 0 to 6)"),
     )
-    test.add_argument("--limit", type=int, metavar="N", help="only the first N test images")
-    test.add_argument(
-        "--threads", type=int, metavar="N", help="threads of a process (default: torch's choice)"
-    )
+    add_count(test, "--limit", "only the first N test images")
+    add_threads(test, "threads of a process")
     add_device(test)
 
 
@@ -218,13 +189,6 @@ def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespac
     console.print(
         f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False
     )
-
-
-def set_threads(count: int | None) -> None:
-    if count is not None:
-        if count < 1:
-            raise ArgumentError(f"--threads must be at least 1, not {count}")
-        torch.set_num_threads(count)
 
 
 def _follow(trainer: Trainer, console: Console) -> None:

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.devices import add_device, device_named
+from boundlab.commands.arguments import Commands, add_folder
+from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.models.text import TextClassifier, build_text
@@ -35,20 +35,8 @@ def add_command(commands: Commands) -> None:
     )
     parser.set_defaults(command=_words)
     parser.add_argument("sentence", metavar="SENTENCE", help="a sentence, in quotes")
-    parser.add_argument(
-        "--model",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="the output folder of boundlab train sst-...",
-    )
-    parser.add_argument(
-        "--files",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the treebank and the neighbours are",
-    )
+    add_folder(parser, "--model", "the output folder of boundlab train sst-...")
+    add_folder(parser, "--files", "where the treebank and the neighbours are")
     parser.add_argument(
         "--budgets",
         type=int,
@@ -64,9 +52,7 @@ def add_command(commands: Commands) -> None:
         metavar="METHOD",
         help="default: crown-ibp",
     )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads (default: torch's choice)"
-    )
+    add_threads(parser)
     add_device(parser, "cpu")
 
 
@@ -126,8 +112,7 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
 
 
 def _words(options: argparse.Namespace) -> None:
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    set_threads(options.threads)
     vocabulary = load_sentences(options.files, "dev").vocabulary
     model, _ = load_classifier(options.model, vocabulary)
     device = device_named(options.device)

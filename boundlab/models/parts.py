@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 
 class Normalise(nn.Module):
-    """(x - mean) / std by channel, for images (batch, channels, height, width)."""
+    """(x - mean) / std by channel, for images (batch, channels, height, width), or with another
+    number of dims behind the channels. mean, std: one number, or one per channel."""
 
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        dims: int = 2,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.mean: Tensor
         self.std: Tensor
-        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1))
+        self.register_buffer("mean", torch.tensor(mean, dtype=dtype).reshape(-1, *[1] * dims))
+        self.register_buffer("std", torch.tensor(std, dtype=dtype).reshape(-1, *[1] * dims))
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.std

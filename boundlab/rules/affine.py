@@ -20,6 +20,7 @@ from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.lines import constant_lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import transposes, windows
+from boundlab.rules.arguments import Operator
 from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.registry import Call, Rule, aten, register
 
@@ -50,7 +51,7 @@ class Affine(Rule):
     gives and else positive.
     """
 
-    absolute: Callable[..., Any] | None = None
+    absolute: Operator | None = None
     negative: Callable[..., tuple[int, ...]] = lambda *_, **__: ()
     kind: str = "affine"
     facts: Facts = UNKNOWN
@@ -65,9 +66,7 @@ class Affine(Rule):
             return None
         if self.absolute is from_jacobian:
             return from_jacobian(call)
-        return call.bind(
-            self.absolute, constant=lambda leaf: None if isinstance(leaf, Tensor) else leaf
-        )
+        return call.bind(self.absolute, constant=_no_tensor)
 
     def _check(self, call: Call) -> None:
         """An index that depends on the perturbation picks different elements: that is not
@@ -103,19 +102,15 @@ class Affine(Rule):
         function, absolute = call.bind(), self._absolute(call)
         if self.facts.casts and _truth_of_numbers(call):
             return truth(call.inputs[0])
-        if absolute is None and self._keeps_balls(call):
-            return Interval.around(
-                *[function(*parts) for parts in zip(*[x.ball for x in call.inputs], strict=True)]
-            )
-        if absolute is None:
-            pairs = [
-                (x.lower, x.upper) if sign > 0 else (x.upper, x.lower)
-                for x, sign in zip(call.inputs, self._signs(call), strict=True)
-            ]
-            return Interval(
-                function(*[least for least, _ in pairs]), function(*[most for _, most in pairs])
-            )
-        return around(call, function, absolute)
+        if absolute is not None:
+            return around(call, function, absolute)
+        if self._keeps_balls(call):
+            return around(call, function, function)
+        lows, ups = [x.lower for x in call.inputs], [x.upper for x in call.inputs]
+        for i, sign in enumerate(self._signs(call)):
+            if sign < 0:
+                lows[i], ups[i] = ups[i], lows[i]
+        return Interval(function(*lows), function(*ups))
 
     def _keeps_balls(self, call: Call) -> bool:
         """Whether the centre of the result is the function of the centres, and its radius that of
@@ -146,6 +141,13 @@ def _writes_once(call: Call) -> bool:
     return bool(places == elements)
 
 
+def _no_tensor(leaf: object) -> object:
+    """None in the place of a constant tensor."""
+    if isinstance(leaf, Tensor):
+        return None
+    return leaf
+
+
 def around(
     call: Call, function: Callable[..., Tensor], absolute: Callable[..., Tensor]
 ) -> Interval:
@@ -158,12 +160,14 @@ def around(
 def _truth_of_numbers(call: Call) -> bool:
     """Whether the call turns numbers into truth values, which is not monotone: -1 is as true as
     1."""
-    (x, *_) = call.inputs
-    return (
-        len(call.inputs) == 1
-        and x.dtype != torch.bool
-        and call.bind()(x.lower[..., :0] if len(x.shape) else x.lower).dtype == torch.bool
-    )
+    x = call.inputs[0]
+    if len(call.inputs) > 1 or x.dtype == torch.bool:
+        return False
+    probe = x.lower
+    if len(x.shape):
+        probe = probe[..., :0]
+    result: Tensor = call.bind()(probe)
+    return result.dtype == torch.bool
 
 
 def truth(x: Interval) -> Interval:
@@ -173,7 +177,7 @@ def truth(x: Interval) -> Interval:
     return Interval((x.lower > 0) | (x.upper < 0), (x.lower != 0) | (x.upper != 0))
 
 
-def affine(*ops: Any, absolute: Callable[..., Any] | None = None, **facts: Any) -> None:
+def affine(*ops: Operator, absolute: Operator | None = None, **facts: Any) -> None:
     """Register operators that are affine in every tensor argument that may be perturbed.
 
     absolute: the operator with all coefficients replaced by their absolute values and without
@@ -273,6 +277,15 @@ affine(
 )  # fmt: skip
 
 # signs that depend on the call
+
+
+def _place_if(place: int, negative: bool) -> tuple[int, ...]:
+    """The places of negative arguments, of which there is at most that one."""
+    if negative:
+        return (place,)
+    return ()
+
+
 register(
     aten.neg,
     rule=Affine(
@@ -289,7 +302,7 @@ register(
 register(
     aten.add,
     rule=Affine(
-        negative=lambda x, y, *, alpha=1: (1,) if alpha < 0 else (),
+        negative=lambda x, y, *, alpha=1: _place_if(1, alpha < 0),
         facts=Facts(
             constant=transposes.summand(1), transpose=transposes.add(1), window=windows.add(1)
         ),
@@ -298,11 +311,11 @@ register(
 register(
     aten.sub,
     rule=Affine(
-        negative=lambda x, y, *, alpha=1: (1,) if alpha > 0 else (),
+        negative=lambda x, y, *, alpha=1: _place_if(1, alpha > 0),
         facts=Facts(
             constant=transposes.summand(-1), transpose=transposes.add(-1), window=windows.add(-1)
         ),
     ),
 )
-register(aten.rsub, rule=Affine(negative=lambda x, y, alpha=1: (0,) if alpha > 0 else ()))
+register(aten.rsub, rule=Affine(negative=lambda x, y, alpha=1: _place_if(0, alpha > 0)))
 affine(aten.diff, aten.upsample_bicubic2d, absolute=from_jacobian)

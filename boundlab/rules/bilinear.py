@@ -7,12 +7,16 @@ or tighter (rules/two_sided.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from boundlab.coefficients.outer import Outer
 from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.products import WithBias
-from boundlab.relaxations.relaxation import Relaxation
+from boundlab.relaxations.relaxation import Relaxation, Rows
 from boundlab.rules import per_sample, product, transposes, windows
 from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.mccormick import McCormick
@@ -49,10 +53,16 @@ class Bilinear(Rule):
             return ball.interval()
         if not p.both:
             return OneSided(p, self.facts).interval()
-        form: Signed | McCormick | Centred | None = Signed.of(p, self.facts)
-        if form is None:
-            form = Centred(p, self.facts) if self.indices is None else McCormick(p)
-        return p.with_bias(form.interval())
+        return p.with_bias(self._range(p))
+
+    def _range(self, p: Product) -> Interval:
+        """The interval of a product of two perturbed sides, without the bias."""
+        signed = Signed.of(p, self.facts)
+        if signed is not None:
+            return signed.interval()
+        if self.indices is None:
+            return Centred(p, self.facts).interval()
+        return McCormick(p).interval()
 
     def relax(self, call: Call) -> Relaxation:
         p = self._product(call)
@@ -61,16 +71,15 @@ class Bilinear(Rule):
         body = self._form(p).relax(p.constant)
         if not isinstance(p.bias, Interval):
             return body
+        bias = AffineMap(p.spread_bias, None, call.inputs[-1:], per_sample=self._bias_per_sample)
+        return WithBias(body, bias)
+
+    @property
+    def _bias_per_sample(self) -> Callable[[Rows], list[Tensor | Outer]] | None:
         of_bias = self.facts.bias_per_sample
-        return WithBias(
-            body,
-            AffineMap(
-                p.spread_bias,
-                None,
-                call.inputs[-1:],
-                per_sample=None if of_bias is None else lambda rows: [of_bias(rows)],
-            ),
-        )
+        if of_bias is None:
+            return None
+        return lambda rows: [of_bias(rows)]
 
     def _form(self, p: Product) -> Centred | Signed | McCormick:
         """How a product of two perturbed sides is relaxed."""
@@ -132,7 +141,7 @@ for dims, op in enumerate((aten.conv1d, aten.conv2d, aten.conv3d), start=1):
                 constant=transposes.bias_of(dims),
                 transpose=transposes.convolution(dims),
                 window=windows.convolution(dims),
-                weight_per_sample=per_sample.weight_of_convolution(dims) if dims < 3 else None,
+                weight_per_sample=per_sample.weight_of_convolution(dims),
                 bias_per_sample=per_sample.bias_of_convolution,
             ),
         ),

@@ -23,7 +23,8 @@ from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
 def rounded(x: Tensor, *, dtype: torch.dtype, **where: Any) -> Tensor:
     """x in a shorter floating-point type."""
-    return aten._to_copy.default(x, dtype=dtype, **where)  # type: ignore[no-any-return]
+    copied: Tensor = aten._to_copy.default(x, dtype=dtype, **where)
+    return copied
 
 
 def rounded_in_place(x: Tensor, *, dtype: torch.dtype) -> Tensor:
@@ -34,7 +35,8 @@ def rounded_in_place(x: Tensor, *, dtype: torch.dtype) -> Tensor:
 
 def cut_off(x: Tensor, *, dtype: torch.dtype, **where: Any) -> Tensor:
     """x as a whole number, towards 0."""
-    return aten._to_copy.default(x, dtype=dtype, **where)  # type: ignore[no-any-return]
+    copied: Tensor = aten._to_copy.default(x, dtype=dtype, **where)
+    return copied
 
 
 def keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
@@ -42,18 +44,13 @@ def keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
     truth values, as well."""
     if target.is_floating_point and source.is_floating_point:
         a, b = torch.finfo(source), torch.finfo(target)
-        return (
-            b.eps <= a.eps
-            and b.max >= a.max
-            and b.smallest_normal * b.eps <= a.smallest_normal * a.eps
-        )
+        smallest = b.smallest_normal * b.eps <= a.smallest_normal * a.eps
+        return b.eps <= a.eps and b.max >= a.max and smallest
     if target == torch.bool or source == torch.bool:
         return True
     if not target.is_floating_point and not source.is_floating_point:
-        return (
-            torch.iinfo(target).min <= torch.iinfo(source).min
-            and torch.iinfo(target).max >= torch.iinfo(source).max
-        )
+        c, d = torch.iinfo(source), torch.iinfo(target)
+        return d.min <= c.min and d.max >= c.max
     # a whole number as a floating-point one has no slope to lose
     return not source.is_floating_point
 
@@ -72,9 +69,8 @@ def _rounded_lines(call: Call) -> Relaxation:
     wide_type = torch.promote_types(x.dtype, ends.dtype)
     low_end, up_end = ends.lower.to(wide_type), ends.upper.to(wide_type)
     most = torch.maximum(x.lower.abs(), x.upper.abs()).to(wide_type)
-    reach = (1 + 8 * torch.finfo(wide_type).eps) * (
-        most * (kind.eps / 2) + kind.smallest_normal * kind.eps
-    )
+    moved = most * (kind.eps / 2) + kind.smallest_normal * kind.eps
+    reach = (1 + 8 * torch.finfo(wide_type).eps) * moved
     wide = (low_end < up_end) & torch.isfinite(low_end) & torch.isfinite(up_end)
     middle = x.centre.to(wide_type)
     low, up = wide & (middle - reach > low_end), wide & (middle + reach < up_end)
@@ -89,11 +85,9 @@ def _cut_off_interval(call: Call) -> Interval:
     (x,) = call.inputs
     dtype = call["dtype"]
     span = torch.iinfo(dtype)
+    lower, upper = _cut(x.lower), _cut(x.upper)
     # in float64 the largest int64 is not a number: one below the power of two behind it is asked
     # for
-    lower, upper = (
-        end.trunc().double() if end.is_floating_point() else end for end in (x.lower, x.upper)
-    )
     inside = (lower >= span.min) & (upper <= span.max) & (upper < 2.0**63)
     call.require(
         inside,
@@ -103,16 +97,19 @@ def _cut_off_interval(call: Call) -> Interval:
     return _ends(call)
 
 
+def _cut(end: Tensor) -> Tensor:
+    """The whole number that an end of an interval becomes, before it is one."""
+    if end.is_floating_point():
+        return end.trunc().double()
+    return end
+
+
 def refuse_wrapping(rule: Rule, call: Call, found: Interval) -> None:
     """Refuse sums and products of perturbed whole numbers that leave their type, where values wrap
     around: as real numbers the result must lie in the range of the type."""
     if rule.kind not in ("affine", "bilinear", "elementwise") or call.node.op is cut_off:
         return
-    if (
-        found.dtype.is_floating_point
-        or found.dtype == torch.bool
-        or not any(_is_whole(x.dtype) for x in call.inputs)
-    ):
+    if not _is_whole(found.dtype) or not any(_is_whole(x.dtype) for x in call.inputs):
         return
     real = rule.interval(replace(call, leaves=tuple(map(_as_real, call.leaves))))
     span = torch.iinfo(found.dtype)
@@ -128,10 +125,13 @@ def _is_whole(dtype: torch.dtype) -> bool:
     return not dtype.is_floating_point and dtype != torch.bool
 
 
-def _as_real(leaf: Any) -> Any:
+def _as_real(leaf: object) -> object:
+    """Whole numbers as real ones."""
+    if not isinstance(leaf, (Interval, Tensor)) or not _is_whole(leaf.dtype):
+        return leaf
     if isinstance(leaf, Interval):
-        return Interval(leaf.lower.double(), leaf.upper.double()) if _is_whole(leaf.dtype) else leaf
-    return leaf.double() if isinstance(leaf, Tensor) and _is_whole(leaf.dtype) else leaf
+        return Interval(leaf.lower.double(), leaf.upper.double())
+    return leaf.double()
 
 
 register(

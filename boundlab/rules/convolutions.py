@@ -61,9 +61,9 @@ class Convolution:
         whole: the rows cover the result, and what is returned the argument; else nothing is cut off
         for the padding.
         """
-        reach = self._reach(rows)
-        padding = self.padding if whole else [0] * len(reach)
-        size = list(self.shape[1:]) if whole else reach
+        padding, size = self.padding, list(self.shape[1:])
+        if not whole:
+            padding, size = [0] * len(padding), self._reach(rows)
         if not self._is_small(rows, size):
             return self._convolve(rows, padding, size)
         units = torch.eye(rows[0].numel(), dtype=rows.dtype, device=rows.device)
@@ -129,7 +129,9 @@ class Phases:
         """(rows, channels, *sizes) -> (rows, channels of the argument, *size), of the padded
         argument what begins at ``padding``."""
         dims, into = len(size), self.weight.shape[1]
-        last = LAST.get(dims) if into > FEW_CHANNELS[0] else None
+        last = None
+        if into > FEW_CHANNELS[0]:
+            last = LAST.get(dims)
         if last is not None:
             rows = rows.contiguous(memory_format=last)
         found = plain(dims)(rows, self._weights(), padding=[t - 1 for t in self._taps])

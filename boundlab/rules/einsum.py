@@ -29,11 +29,8 @@ class Einsum(Rule):
         """The product of the two perturbed operands, with the letters of the equation."""
         terms, operands = call["equation"].replace(" ", ""), call["tensors"]
         inputs, arrow, result = terms.partition("->")
-        if (
-            len(operands) != 2
-            or "." in terms
-            or any(len(set(part)) < len(part) for part in inputs.split(","))
-        ):
+        repeated = any(len(set(part)) < len(part) for part in inputs.split(","))
+        if len(operands) != 2 or "." in terms or repeated:
             raise UnsupportedOperator(
                 f"{call.node}: einsum with two perturbed operands needs exactly two, without '...' "
                 "or repeated indices"
@@ -53,7 +50,7 @@ class Einsum(Rule):
         if self.nonlinear(call):
             return self._pair(call).interval()
         function = call.bind()
-        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
+        absolute = call.bind(constant=_absolute)
         (x,) = call.inputs
         centre, radius = function(x.centre), absolute(x.radius)
         return Interval(centre - radius, centre + radius)
@@ -61,8 +58,13 @@ class Einsum(Rule):
     def relax(self, call: Call) -> Relaxation:
         if self.nonlinear(call):
             return self._pair(call).relax(0.0)
-        absolute = call.bind(constant=lambda leaf: leaf.abs() if isinstance(leaf, Tensor) else leaf)
-        return AffineMap(call.bind(), absolute, call.inputs)
+        return AffineMap(call.bind(), call.bind(constant=_absolute), call.inputs)
+
+
+def _absolute(leaf: object) -> object:
+    if isinstance(leaf, Tensor):
+        return leaf.abs()
+    return leaf
 
 
 register(aten.einsum, rule=Einsum())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.lines import Lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
+from boundlab.rules.arguments import Operator
 from boundlab.rules.curves import Curve
 from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching
@@ -27,23 +27,16 @@ class Elementwise(Rule):
     curve: Callable[..., Curve]
     kind: str = "elementwise"
 
+    def _shape(self, call: Call) -> Curve:
+        """The curve for the arguments behind the first."""
+        (_, *rest), kwargs = call.arguments
+        return self.curve(*rest, **kwargs)
+
     def _curve(self, call: Call) -> Curve:
-        (x, *rest), kwargs = call.arguments
-        curve = self.curve(*rest, **kwargs)
+        """The curve, for intervals that lie in its domain; others are refused."""
+        curve = self._shape(call)
         if curve.domain is not None:
-            low, high, closed = curve.domain
-            x = call.inputs[0]
-            # infinity, where a function goes on for ever, has a value too
-            inside = (x.lower >= low) & (x.upper <= high)
-            if not closed:
-                inside &= ((x.lower > low) | (low == -math.inf)) & (
-                    (x.upper < high) | (high == math.inf)
-                )
-            call.require(
-                inside,
-                f"the interval of its argument must lie in {'[' if closed else '('}{low:g}, "
-                f"{high:g}{']' if closed else ')'}",
-            )
+            _require_inside(call, *curve.domain)
         return curve
 
     def interval(self, call: Call) -> Interval:
@@ -71,14 +64,12 @@ class Elementwise(Rule):
         return True
 
     def jumps(self, call: Call) -> bool:
-        (_, *rest), kwargs = call.arguments
-        return bool(self.curve(*rest, **kwargs).jumps)
+        return bool(self._shape(call).jumps)
 
     def unstable(self, call: Call) -> Tensor:
         """Inside a linear piece nothing is left to gain."""
         (x,) = call.inputs
-        (_, *rest), kwargs = call.arguments
-        curve = self.curve(*rest, **kwargs)
+        curve = self._shape(call)
         if set(curve.kinds) != {"linear"}:
             return x.lower < x.upper
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
@@ -87,12 +78,28 @@ class Elementwise(Rule):
         return mask & (x.lower < x.upper)
 
 
-def elementwise(*ops: Any, curve: Curve | Callable[..., Curve]) -> None:
+def _require_inside(call: Call, low: float, high: float, closed: bool) -> None:
+    """Refuse intervals that leave a domain. closed: whether its ends belong to it."""
+    x = call.inputs[0]
+    inside = (x.lower >= low) & (x.upper <= high)
+    domain = f"[{low:g}, {high:g}]"
+    if not closed:
+        # infinity, where a function goes on for ever, has a value too
+        above, below = (x.lower > low) | (low == -math.inf), (x.upper < high) | (high == math.inf)
+        inside &= above & below
+        domain = f"({low:g}, {high:g})"
+    call.require(inside, f"the interval of its argument must lie in {domain}")
+
+
+def elementwise(*ops: Operator, curve: Curve | Callable[..., Curve]) -> None:
     """Register elementwise operators by the shape of their curve.
 
     curve: a Curve, or a function that gives one from the operator's arguments after the first.
     """
-    register(*ops, rule=Elementwise(curve if callable(curve) else lambda *_, **__: curve))
+    if isinstance(curve, Curve):
+        register(*ops, rule=Elementwise(lambda *_, **__: curve))
+    else:
+        register(*ops, rule=Elementwise(curve))
 
 
 CONVEX, CONCAVE = Curve(("convex",)), Curve(("concave",))
@@ -112,17 +119,24 @@ def piecewise_linear(
     return Curve(("linear",) * (len(breaks) + 1), tuple(breaks), turns, jumps)
 
 
+def _sigmoid_slope(x: Tensor) -> Tensor:
+    return torch.sigmoid(x) * torch.sigmoid(-x)
+
+
+def _erf_slope(x: Tensor) -> Tensor:
+    return 2 / math.sqrt(math.pi) * torch.exp(-x * x)
+
+
+def _asinh_slope(x: Tensor) -> Tensor:
+    """1 / sqrt(x^2 + 1), without a square that overflows."""
+    return 1 / torch.hypot(x, torch.ones_like(x))
+
+
 elementwise(aten.tanh, curve=s_shaped(torch.tanh, lambda x: 1 - torch.tanh(x) ** 2))
-elementwise(
-    aten.sigmoid, curve=s_shaped(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x))
-)
+elementwise(aten.sigmoid, curve=s_shaped(torch.sigmoid, _sigmoid_slope))
 elementwise(aten.atan, curve=s_shaped(torch.atan, lambda x: 1 / (1 + x * x)))
-elementwise(
-    aten.erf, curve=s_shaped(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x))
-)
-elementwise(
-    aten.asinh, curve=s_shaped(torch.asinh, lambda x: 1 / torch.hypot(x, torch.ones_like(x)))
-)
+elementwise(aten.erf, curve=s_shaped(torch.erf, _erf_slope))
+elementwise(aten.asinh, curve=s_shaped(torch.asinh, _asinh_slope))
 elementwise(aten.sinh, curve=Curve(("concave", "convex"), (0.0,), derivative=torch.cosh))
 elementwise(aten.exp, aten.expm1, curve=Curve(("convex",), derivative=torch.exp))
 elementwise(aten.exp2, curve=CONVEX)
@@ -133,23 +147,24 @@ elementwise(
     aten.log_sigmoid_forward,
     curve=Curve(("concave",), derivative=lambda x: torch.sigmoid(-x)),
 )
-elementwise(
-    aten.log, curve=Curve(("concave",), domain=(0.0, math.inf, False), derivative=torch.reciprocal)
-)
-elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=(0.0, math.inf, False)))
+
+POSITIVE = 0.0, math.inf, False
+NOT_NEGATIVE = 0.0, math.inf, True
+
+
+def _sqrt_slope(x: Tensor) -> Tensor:
+    return 0.5 * torch.rsqrt(x)
+
+
+def _rsqrt_slope(x: Tensor) -> Tensor:
+    return -0.5 * torch.rsqrt(x) / x
+
+
+elementwise(aten.log, curve=Curve(("concave",), domain=POSITIVE, derivative=torch.reciprocal))
+elementwise(aten.log2, aten.log10, curve=Curve(("concave",), domain=POSITIVE))
 elementwise(aten.log1p, curve=Curve(("concave",), domain=(-1.0, math.inf, False)))
-elementwise(
-    aten.sqrt,
-    curve=Curve(
-        ("concave",), domain=(0.0, math.inf, True), derivative=lambda x: 0.5 * torch.rsqrt(x)
-    ),
-)
-elementwise(
-    aten.rsqrt,
-    curve=Curve(
-        ("convex",), domain=(0.0, math.inf, False), derivative=lambda x: -0.5 * torch.rsqrt(x) / x
-    ),
-)
+elementwise(aten.sqrt, curve=Curve(("concave",), domain=NOT_NEGATIVE, derivative=_sqrt_slope))
+elementwise(aten.rsqrt, curve=Curve(("convex",), domain=POSITIVE, derivative=_rsqrt_slope))
 elementwise(aten.asin, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.acos, curve=Curve(("convex", "concave"), (0.0,), domain=(-1.0, 1.0, True)))
 elementwise(aten.atanh, curve=Curve(("concave", "convex"), (0.0,), domain=(-1.0, 1.0, False)))
@@ -169,15 +184,22 @@ def _hardshrink(lambd: float = 0.5) -> Curve:
     return piecewise_linear(-lambd, lambd, jumps=jumps)
 
 
+def _threshold(at: float, value: float) -> Curve:
+    return piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at)))
+
+
 elementwise(aten.hardshrink, curve=_hardshrink)
-elementwise(
-    aten.threshold,
-    curve=lambda at, value: piecewise_linear(at, turns=(at,), jumps=((at, value), (at, at))),
-)
+elementwise(aten.threshold, curve=_threshold)
 elementwise(aten.sign, aten.sgn, curve=piecewise_linear(0.0, jumps=((0.0, -1.0), (0.0, 1.0))))
-elementwise(
-    aten.celu, curve=lambda alpha=1.0: CONVEX if alpha > 0 else Curve(("concave", "linear"), (0.0,))
-)
+
+
+def _celu(alpha: float = 1.0) -> Curve:
+    if alpha > 0:
+        return CONVEX
+    return Curve(("concave", "linear"), (0.0,))
+
+
+elementwise(aten.celu, curve=_celu)
 elementwise(aten.clamp_min, curve=lambda low: piecewise_linear(float(low)))
 elementwise(aten.clamp_max, curve=lambda high: piecewise_linear(float(high)))
 
@@ -189,7 +211,10 @@ def _clamp(
     min: float | None = None,
     max: float | None = None,
 ) -> Curve:
-    low, high = (low if min is None else min), (high if max is None else max)
+    if min is not None:
+        low = min
+    if max is not None:
+        high = max
     if low is not None and high is not None and low > high:  # torch: then the result is high
         return piecewise_linear()
     return piecewise_linear(*[float(end) for end in (low, high) if end is not None])
@@ -198,9 +223,11 @@ def _clamp(
 def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Curve:
     # scale * alpha * (exp(input_scale x) - 1) below 0, scale * x above: the slope falls at 0 if
     # alpha * input_scale > 1.
-    left = "convex" if alpha * scale >= 0 else "concave"
     if scale > 0 and input_scale > 0 and 0 <= alpha * input_scale <= 1:
         return CONVEX
+    left = "concave"
+    if alpha * scale >= 0:
+        left = "convex"
     return Curve((left, "linear"), (0.0,), turns=(0.0,))
 
 
@@ -208,7 +235,9 @@ def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Curve:
     # Beyond beta x > threshold torch returns x itself, a jump down by log(1 + exp(-threshold)) /
     # beta.
     at, above = threshold / beta, (threshold + math.log1p(math.exp(-threshold))) / beta
-    kinds = ("convex", "linear") if beta > 0 else ("linear", "concave")
+    kinds = "linear", "concave"
+    if beta > 0:
+        kinds = "convex", "linear"
     return Curve(kinds, (at,), turns=(at,), jumps=((at, at), (at, above)))
 
 
@@ -222,7 +251,9 @@ class Softplus(Elementwise):
         small = threshold > 0 and math.exp(-threshold) < kind.eps / 4 * threshold
         # beyond it torch overflows, and comes back at the threshold
         small = small and threshold < math.log(kind.max)
-        return CONVEX if beta > 0 and small else super()._curve(call)
+        if beta > 0 and small:
+            return CONVEX
+        return super()._curve(call)
 
 
 elementwise(aten.clamp, curve=_clamp)
@@ -262,6 +293,9 @@ elementwise(
 elementwise(aten.mish, curve=_dip(-2.25637639636079312, 1.49057117948542846, -1.19243121451549521))
 
 
+DIVISION_BY_ZERO = "division by an interval that contains zero"
+
+
 @dataclass(frozen=True, eq=False)
 class OneSigned(Elementwise):
     """An elementwise operator with a pole at 0 for some arguments: its interval must then not
@@ -270,12 +304,10 @@ class OneSigned(Elementwise):
     pole: Callable[..., bool] = lambda *_, **__: True
 
     def _curve(self, call: Call) -> Curve:
-        (x, *rest), kwargs = call.arguments
+        (_, *rest), kwargs = call.arguments
         if self.pole(*rest, **kwargs):
             x = call.inputs[0]
-            call.require(
-                (x.lower > 0) | (x.upper < 0), "division by an interval that contains zero"
-            )
+            call.require((x.lower > 0) | (x.upper < 0), DIVISION_BY_ZERO)
         return super()._curve(call)
 
 
@@ -285,16 +317,16 @@ class Reciprocal(OneSigned):
     read as 1e-40 times it."""
 
     def interval(self, call: Call) -> Interval:
-        found, largest = super().interval(call), torch.finfo(call.inputs[0].dtype).max
+        found = super().interval(call)
+        largest = torch.finfo(call.inputs[0].dtype).max
         return Interval(found.lower.clamp(max=largest), found.upper.clamp(min=-largest))
 
 
-register(
-    aten.reciprocal,
-    rule=Reciprocal(
-        lambda: Curve(("concave", "convex"), (0.0,), derivative=lambda x: -((1 / x) * (1 / x)))
-    ),
-)
+def _reciprocal() -> Curve:
+    return replace(S_REVERSED, derivative=lambda x: -((1 / x) * (1 / x)))
+
+
+register(aten.reciprocal, rule=Reciprocal(_reciprocal))
 
 
 # -- functions without an operator of their own ----------------------------------------------------
@@ -310,7 +342,13 @@ def tanhshrink(x: Tensor) -> Tensor:
     return x - torch.tanh(x)
 
 
-elementwise(softsign, curve=s_shaped(lambda x: x / (1 + x.abs()), lambda x: (1 + x.abs()) ** -2.0))
-elementwise(
-    tanhshrink, curve=Curve(("concave", "convex"), (0.0,), derivative=lambda x: torch.tanh(x) ** 2)
-)
+def _softsign_value(x: Tensor) -> Tensor:
+    return x / (1 + x.abs())
+
+
+def _softsign_slope(x: Tensor) -> Tensor:
+    return (1 + x.abs()) ** -2.0
+
+
+elementwise(softsign, curve=s_shaped(_softsign_value, _softsign_slope))
+elementwise(tanhshrink, curve=replace(S_REVERSED, derivative=lambda x: torch.tanh(x) ** 2))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from boundlab.coefficients.outer import Outer
 from boundlab.coefficients.window import Window
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Transpose = Callable[[Tensor], list[Tensor]]
 """(rows, *shape of the result) -> (rows, *shape) of every perturbed argument."""
 WindowTranspose = Callable[[Window], list[Window] | None]
 """The same for coefficients that vanish outside a window; None: it needs dense ones."""
-PerSample = Callable[[Tensor], Any]
+PerSample = Callable[[Tensor], Tensor | Outer]
 """(rows, samples, ...) of the result -> one coefficient a sample, (rows, samples, *shape), of an
 argument without a batch."""
 
@@ -66,17 +67,25 @@ class Facts:
         nothing is known of it."""
         if self.linear:
             return 0.0
-        return None if self.constant is None else self.constant(call)
+        if self.constant is None:
+            return None
+        return self.constant(call)
 
     def transpose_of(self, call: Call) -> Transpose | None:
-        return None if self.transpose is None else self.transpose(call)
+        if self.transpose is None:
+            return None
+        return self.transpose(call)
 
     def window_of(self, call: Call) -> WindowTranspose | None:
-        return None if self.window is None else self.window(call)
+        if self.window is None:
+            return None
+        return self.window(call)
 
     def reads_once_in(self, call: Call) -> bool:
         """Whether the call reads every element of its argument at most once."""
-        return self.reads_once if isinstance(self.reads_once, bool) else self.reads_once(call)
+        if isinstance(self.reads_once, bool):
+            return self.reads_once
+        return self.reads_once(call)
 
     def overwrites_in(self, call: Call) -> bool:
         """Whether the call may write two elements to one place, of which one stays."""

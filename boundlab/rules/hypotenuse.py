@@ -49,9 +49,8 @@ def _planes(call: Call) -> Relaxation:
     low, up = -room, level + room
     good = torch.isfinite(low) & torch.isfinite(up) & (known.lower < known.upper)
     low, up = torch.where(good, low, known.lower), torch.where(good, up, known.upper)
-    low_slopes, up_slopes = (
-        [torch.where(good, slope, 0) for slope in slopes] for slopes in (low_slopes, up_slopes)
-    )
+    low_slopes = [torch.where(good, slope, 0) for slope in low_slopes]
+    up_slopes = [torch.where(good, slope, 0) for slope in up_slopes]
     shapes = []
     lows, ups = [], []
     for value, a, b in zip((x, y), low_slopes, up_slopes, strict=True):

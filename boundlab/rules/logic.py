@@ -8,62 +8,77 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from boundlab.relaxations.interval import Interval, lower_of, upper_of
+from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
 from boundlab.relaxations.lines import Lines, constant_lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.affine import Affine, truth
 from boundlab.rules.registry import Call, Relaxed, Rule, aten, register, within
 
 
-def decided(certain: Callable[[Any, Any, Any, Any], tuple[Tensor, Tensor]]) -> Relaxed:
-    """A comparison; ``certain(lx, ux, ly, uy)`` gives (certainly true, possibly true)."""
-
-    def interval(call: Call) -> Interval:
-        x, y = call["self"], call["other"]
-        true, possible = certain(lower_of(x), upper_of(x), lower_of(y), upper_of(y))
-        return Interval(true, possible)
-
+def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
+    """The rule of an operator whose result is a truth value."""
     return Relaxed(
-        interval,
-        lambda call: constant_lines(interval(call), call.inputs),
-        kind="logic",
-        has_jumps=True,
+        bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True
     )
 
 
-register(
-    aten.gt, aten.greater, rule=decided(lambda lx, ux, ly, uy: (torch.gt(lx, uy), torch.gt(ux, ly)))
-)
-register(
-    aten.ge,
-    aten.greater_equal,
-    rule=decided(lambda lx, ux, ly, uy: (torch.ge(lx, uy), torch.ge(ux, ly))),
-)
-register(
-    aten.lt, aten.less, rule=decided(lambda lx, ux, ly, uy: (torch.lt(ux, ly), torch.lt(lx, uy)))
-)
-register(
-    aten.le,
-    aten.less_equal,
-    rule=decided(lambda lx, ux, ly, uy: (torch.le(ux, ly), torch.le(lx, uy))),
-)
-register(
-    aten.eq,
-    rule=decided(
-        lambda lx, ux, ly, uy: ((lx == uy) & (ux == ly) & (lx == ux), (lx <= uy) & (ly <= ux))
-    ),
-)
-register(
-    aten.ne,
-    rule=decided(
-        lambda lx, ux, ly, uy: ((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))
-    ),
-)
+# -- comparisons -----------------------------------------------------------------------------------
+
+
+def _rises(compare: Callable[[Tensor, Tensor], Tensor]) -> Relaxed:
+    """A comparison that gets truer as x grows and y falls."""
+
+    def interval(call: Call) -> Interval:
+        x, y = call["self"], call["other"]
+        return Interval(
+            compare(lower_of(x), upper_of(y)),
+            compare(upper_of(x), lower_of(y)),
+        )
+
+    return _truth(interval)
+
+
+def _falls(compare: Callable[[Tensor, Tensor], Tensor]) -> Relaxed:
+    """A comparison that gets truer as x falls and y grows."""
+
+    def interval(call: Call) -> Interval:
+        x, y = call["self"], call["other"]
+        return Interval(
+            compare(upper_of(x), lower_of(y)),
+            compare(lower_of(x), upper_of(y)),
+        )
+
+    return _truth(interval)
+
+
+def _equal(call: Call) -> Interval:
+    """Certain of two equal points, possible where intervals meet."""
+    x, y = call["self"], call["other"]
+    lx, ux = lower_of(x), upper_of(x)
+    ly, uy = lower_of(y), upper_of(y)
+    return Interval((lx == uy) & (ux == ly) & (lx == ux), (lx <= uy) & (ly <= ux))
+
+
+def _unequal(call: Call) -> Interval:
+    """Certain of intervals apart, possible unless both are one point."""
+    x, y = call["self"], call["other"]
+    lx, ux = lower_of(x), upper_of(x)
+    ly, uy = lower_of(y), upper_of(y)
+    return Interval((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))
+
+
+register(aten.gt, aten.greater, rule=_rises(torch.gt))
+register(aten.ge, aten.greater_equal, rule=_rises(torch.ge))
+register(aten.lt, aten.less, rule=_falls(torch.lt))
+register(aten.le, aten.less_equal, rule=_falls(torch.le))
+register(aten.eq, rule=_truth(_equal))
+register(aten.ne, rule=_truth(_unequal))
+
+# -- logical operators -----------------------------------------------------------------------------
 
 
 def _monotone_logic(call: Call) -> Interval:
@@ -79,18 +94,16 @@ def _negation(call: Call) -> Interval:
 
 
 def _exclusive(call: Call) -> Interval:
-    x, y = (
-        truth(v) if isinstance(v, Interval) else v.bool() for v in (call["self"], call["other"])
-    )
+    x, y = _truth_of(call["self"]), _truth_of(call["other"])
     lx, ux = lower_of(x), upper_of(x)
     ly, uy = lower_of(y), upper_of(y)
     return Interval((lx & ~uy) | (ly & ~ux), (ux & ~ly) | (uy & ~lx))
 
 
-def _truth(bound: Callable[[Call], Interval]) -> Relaxed:
-    return Relaxed(
-        bound, lambda call: constant_lines(bound(call), call.inputs), kind="logic", has_jumps=True
-    )
+def _truth_of(value: Value) -> Value:
+    if isinstance(value, Interval):
+        return truth(value)
+    return value.bool()
 
 
 register(
@@ -106,6 +119,9 @@ register(
 )
 register(aten.logical_not, aten.bitwise_not, rule=_truth(_negation))
 register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusive))
+
+
+# -- choices ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +162,22 @@ class Where(Rule):
                 low, up = torch.where(use, value, low), torch.where(use, value, up)
         return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
 
-    def _parts(self, call: Call) -> tuple[Interval, Any, Any]:
+    def _parts(self, call: Call) -> tuple[Interval, Value, Value]:
+        """The condition and the two branches, numbers as tensors of the type of the other."""
         condition = call["condition"]
         x, y = call["self"], call["other"]
-        like = next((v for v in (x, y) if not isinstance(v, (int, float))), None)
-        dtype = torch.get_default_dtype() if like is None else lower_of(like).dtype
-        make = lambda v: torch.as_tensor(v, dtype=dtype, device=condition.device)
-        x, y = (make(v) if isinstance(v, (int, float)) else v for v in (x, y))
-        return condition, x, y
+        dtype = torch.get_default_dtype()
+        for v in (y, x):
+            if not isinstance(v, (int, float)):
+                dtype = v.dtype
+        return condition, _in_type(x, dtype, condition), _in_type(y, dtype, condition)
+
+
+def _in_type(v: Value | float, dtype: torch.dtype, like: Interval) -> Value:
+    """A number as a tensor on the device of another value; what is none as it is."""
+    if isinstance(v, (int, float)):
+        return torch.as_tensor(v, dtype=dtype, device=like.device)
+    return v
 
 
 register(aten.where, rule=Where())

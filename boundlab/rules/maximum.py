@@ -41,9 +41,7 @@ def _planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
     dims, keep = _over(call)
     n = len(x.shape)
     rest = [d for d in range(n) if d not in dims]
-    # gather the dimensions to reduce into one, last
-    flat = lambda t: t.permute(*rest, *dims).flatten(len(rest)) if dims else t
-    l, u = flat(x.lower), flat(x.upper)
+    l, u = _gathered(x.lower, rest, dims), _gathered(x.upper, rest, dims)
     best = l.argmax(-1, keepdim=True)
     low_slope = torch.zeros_like(l).scatter(-1, best, 1.0)
     low_bias = torch.zeros_like(l[..., 0])
@@ -64,54 +62,61 @@ def _planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
     if alphas is not None:
         below, above = (part.reshape(low_bias.shape) for part in alphas)
         above = torch.where(others.squeeze(-1), above, 0)
-        low_slope = torch.lerp(
-            low_slope,
-            torch.zeros_like(l).scatter(-1, u.argmax(-1, keepdim=True), 1.0),
-            below.unsqueeze(-1),
-        )
+        highest = torch.zeros_like(l).scatter(-1, u.argmax(-1, keepdim=True), 1.0)
+        low_slope = torch.lerp(low_slope, highest, below.unsqueeze(-1))
         up_slope, up_bias = (1 - above).unsqueeze(-1) * slope, (1 - above) * bias + above * peak
     if l.shape[-1] == 2:
-        low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
-        crossing = (low < 0) & (up > 0)
-        share = torch.where(
-            crossing,
-            _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0)),
-            (low >= 0).to(l.dtype),
-        )
-        # relu(d) - share d on [low, up] is largest at an end, for any share: infinite where the
-        # ends are beyond all numbers
-        share = share.nan_to_num(0.5)
-        up_slope = torch.stack([1 - share, share], -1)
-        ends = torch.maximum(-share * low, (1 - share) * up).nan_to_num(torch.inf, torch.inf)
-        up_bias = torch.where(crossing, ends, 0)
+        up_slope, up_bias = _above_two(l, u)
     space, result = _letters(n, dims, keep)
     unflatten = lambda t: t.reshape([x.shape[d] for d in rest + dims])
     bias_shape = call.bind()(x.lower).shape
+    kept: tuple[int, ...] = ()
+    if keep:
+        kept = tuple(dims)
     return Planes(
         space, result, (string.ascii_lowercase[:n],), (unflatten(low_slope),),
         low_bias.reshape(bias_shape),
         (unflatten(up_slope),), up_bias.reshape(bias_shape), (x.shape,),
-        kept=tuple(dims) if keep else (),
+        kept=kept,
     )  # fmt: skip
+
+
+def _gathered(t: Tensor, rest: list[int], dims: list[int]) -> Tensor:
+    """The dimensions to reduce as one, last: (*rest, entries)."""
+    if not dims:
+        return t
+    return t.permute(*rest, *dims).flatten(len(rest))
+
+
+def _above_two(l: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """The upper plane over two entries, (..., 2): slopes of that shape and intercepts (...)."""
+    low, up = l[..., 1] - u[..., 0], u[..., 1] - l[..., 0]
+    crossing = (low < 0) & (up > 0)
+    rise = _ratio(up, torch.zeros_like(up), torch.where(crossing, up, 1), low.clamp(max=0))
+    share = torch.where(crossing, rise, (low >= 0).to(l.dtype))
+    # relu(d) - share d on [low, up] is largest at an end, for any share: infinite where the ends
+    # are beyond all numbers
+    share = share.nan_to_num(0.5)
+    ends = torch.maximum(-share * low, (1 - share) * up).nan_to_num(torch.inf, torch.inf)
+    return torch.stack([1 - share, share], -1), torch.where(crossing, ends, 0)
 
 
 def _ratio(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
     """(a - b) / (c - d), by quarters where the lower difference overflows, which would make it
     0."""
     gap = c - d
-    return torch.where(
-        torch.isinf(gap) & torch.isfinite(c) & torch.isfinite(d),
-        (a / 4 - b / 4) / (c / 4 - d / 4),
-        (a - b) / gap,
-    )
+    overflows = torch.isinf(gap) & torch.isfinite(c) & torch.isfinite(d)
+    return torch.where(overflows, (a / 4 - b / 4) / (c / 4 - d / 4), (a - b) / gap)
 
 
 def _letters(n: int, dims: list[int], keep: bool) -> tuple[str, str]:
+    """The letters of all entries, those that are reduced last, and those of the result."""
     letters = string.ascii_lowercase[:n]
     rest = [d for d in range(n) if d not in dims]
     space = "".join(letters[d] for d in rest + dims)
-    result = letters if keep else "".join(letters[d] for d in rest)
-    return space, result
+    if keep:
+        return space, letters
+    return space, "".join(letters[d] for d in rest)
 
 
 def _family(call: Call) -> SlopeFamily | None:
@@ -131,15 +136,16 @@ def _position(call: Call, largest: bool) -> Interval:
     """The first and the last place where the extreme value can be: entries that are not surely
     beaten."""
     (x,) = call.inputs
-    dim, keep = call["dim"], call["keepdim"]
-    low, up = (x.lower, x.upper) if largest else (-x.upper, -x.lower)
-    if dim is None:
+    axis, keep = call["dim"], call["keepdim"]
+    low, up = x.lower, x.upper
+    if not largest:
+        low, up = -up, -low
+    if axis is None:
         low, up = low.flatten(), up.flatten()
-    axis = -1 if dim is None else int(dim)
+        axis = -1
     possible = up >= low.amax(axis, keepdim=True)
-    place = torch.arange(low.shape[axis], device=low.device).reshape(
-        [-1 if d == axis % low.dim() else 1 for d in range(low.dim())]
-    )
+    behind = low.dim() - 1 - axis % max(low.dim(), 1)
+    place = torch.arange(low.shape[axis], device=low.device).reshape(-1, *[1] * behind)
     first = torch.where(possible, place, low.shape[axis]).amin(axis, keepdim=keep)
     last = torch.where(possible, place, -1).amax(axis, keepdim=keep)
     shape = call.bind()(x.lower).shape

@@ -14,9 +14,8 @@ better, which for the lower ones is (A) exactly if lx ly <= ux uy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,17 +54,24 @@ def mccormick(x: Interval, y: Interval, alphas: Tensor | None = None) -> tuple[P
     """
     first = {"lower": (y.lower, x.lower), "upper": (y.lower, x.upper)}
     second = {"lower": (y.upper, x.upper), "upper": (y.upper, x.lower)}
-    shares: Sequence[Tensor] = chosen_planes(x, y) if alphas is None else list(alphas)
     finite = seems_finite(x.lower, x.upper, y.lower, y.upper)
+    shares: Iterable[Tensor]
+    if alphas is None:
+        shares = chosen_planes(x, y)
+    else:
+        shares = alphas
     planes: list[Plane] = []
     for side, share in zip(("lower", "upper"), shares, strict=True):
         (a, b), (c, d) = first[side], second[side]
-        share = share.to(x.dtype) if finite else share
+        if finite:
+            share = share.to(x.dtype)
         in_x, in_y = _blend(share, a, c), _blend(share, b, d)
         # the intercept of each plane is minus the product of its slopes
-        planes.append(
-            (in_x, in_y, -(in_x * in_y) if alphas is None else -_blend(share, a * b, c * d))
-        )
+        if alphas is None:
+            level = in_x * in_y
+        else:
+            level = _blend(share, a * b, c * d)
+        planes.append((in_x, in_y, -level))
     return planes[0], planes[1]
 
 
@@ -103,11 +109,12 @@ class McCormick:
         terms = product(*self._sides)
         return Interval(self._summed(terms.lower), self._summed(terms.upper))
 
-    def relax(self, constant: Any, alphas: Tensor | None = None) -> Relaxation:
+    def relax(self, constant: Tensor | float, alphas: Tensor | None = None) -> Relaxation:
         """Relax B(x, y) + constant. alphas: (2, *space), the fractions of the two planes below and
         above, instead of the rule's own choice."""
         lower, upper = mccormick(*self._sides, alphas)
-        shapes = self.product.x.shape, self.product.y.shape
+        x, y = self.product.intervals
+        shapes = x.shape, y.shape
         if self.product.is_elementwise:
             return Lines(lower[:2], lower[2] + constant, upper[:2], upper[2] + constant, shapes)
         full = lower[2].shape
@@ -122,7 +129,7 @@ class McCormick:
             shapes,
         )
 
-    def family(self, constant: Any) -> SlopeFamily:
+    def family(self, constant: Tensor | float) -> SlopeFamily:
         """The fractions of the two planes below and above, of every product."""
         x, y = self._sides
         shape = torch.broadcast_shapes(x.shape, y.shape)
@@ -137,21 +144,22 @@ class McCormick:
     def _sides(self) -> tuple[Interval, Interval]:
         """x and y with one dimension for every letter of the space, of size 1 where they do not
         vary."""
+        x, y = self.product.intervals
         letters, space = self.product.letters, self.product.space
-        return (
-            _spread(self.product.x, letters[0], space),
-            _spread(self.product.y, letters[1], space),
-        )
+        return _spread(x, letters[0], space), _spread(y, letters[1], space)
 
     def _summed(self, terms: Tensor) -> Tensor:
         """(*space) summed to (*shape of the result)."""
         result = self.product.letters[2]
         summed = [i for i, letter in enumerate(self.product.space) if letter not in result]
-        return terms.sum(summed) if summed else terms
+        if not summed:
+            return terms
+        return terms.sum(summed)
 
 
 def _spread(x: Interval, letters: str, space: str) -> Interval:
     """x with its dimensions at the places of its letters in ``space`` and ones elsewhere."""
     order = sorted(range(len(letters)), key=lambda i: space.index(letters[i]))
-    shape = [x.shape[letters.index(letter)] if letter in letters else 1 for letter in space]
+    sizes = dict(zip(letters, x.shape, strict=True))
+    shape = [sizes.get(letter, 1) for letter in space]
     return Interval(x.lower.permute(order).reshape(shape), x.upper.permute(order).reshape(shape))

@@ -31,26 +31,33 @@ def weight_of_linear(call: Call, x: Tensor, shape: torch.Size) -> PerSample | No
 
 def bias_of_linear(rows: Tensor) -> Tensor:
     """Of the bias of a linear layer: the sum over its places."""
-    return rows.flatten(2, -2).sum(2) if rows.dim() > 3 else rows
+    if rows.dim() <= 3:
+        return rows
+    return rows.flatten(2, -2).sum(2)
 
 
 def weight_of_convolution(
     dims: int,
-) -> Callable[[Call, Tensor, torch.Size], PerSample | None]:
-    """Of the weight of a convolution over one or two dimensions."""
+) -> Callable[[Call, Tensor, torch.Size], PerSample | None] | None:
+    """Of the weight of a convolution over one or two dimensions; None for more."""
+    if dims > 2:
+        return None
     return lambda call, x, shape: _weight_of_convolution(call, x, shape, dims)
 
 
 def _weight_of_convolution(call: Call, x: Tensor, shape: torch.Size, dims: int) -> PerSample | None:
     if x.dim() != dims + 2 or isinstance(call["padding"], str):
         return None
+    groups = call["groups"]
+    kernel: tuple[int, ...] = tuple(shape[2:])
+    dilation, stride = tuple(each(call["dilation"], dims)), tuple(each(call["stride"], dims))
+    padding = tuple(each(call["padding"], dims))
     # torch unfolds two dimensions: a sequence is an image of height 1
-    pair = lambda name, default: tuple([default] * (2 - dims) + each(call[name], dims))
-    kernel, groups = tuple([1] * (2 - dims) + list(shape[2:])), call["groups"]
-    wide = x if dims == 2 else x.unsqueeze(2)
-    patches = F.unfold(
-        wide, kernel, pair("dilation", 1), pair("padding", 0), pair("stride", 1)
-    ).unflatten(1, (groups, -1))
+    if dims == 1:
+        x, kernel = x.unsqueeze(2), (1, *kernel)
+        dilation, stride = (1, *dilation), (1, *stride)
+        padding = (0, *padding)
+    patches = F.unfold(x, kernel, dilation, padding, stride).unflatten(1, (groups, -1))
 
     def per_sample(rows: Tensor) -> Tensor:
         split = rows.unflatten(2, (groups, -1)).flatten(4)  # (rows, samples, groups, out, places)

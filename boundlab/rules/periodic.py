@@ -26,11 +26,8 @@ BLURRED = 0.05
 
 def _slack(x: Interval) -> Tensor:
     """How far multiples of pi are off at arguments of this size."""
-    return (
-        8
-        * torch.finfo(x.dtype).eps
-        * (1 + torch.maximum(x.lower.detach().abs(), x.upper.detach().abs()))
-    )
+    most = torch.maximum(x.lower.detach().abs(), x.upper.detach().abs())
+    return 8 * torch.finfo(x.dtype).eps * (1 + most)
 
 
 def _contains(x: Interval, phase: float) -> Tensor:
@@ -46,9 +43,8 @@ def _wave_interval(call: Call, top: float) -> Interval:
     ends = f(x.lower), f(x.upper)
     low = torch.where(_contains(x, top + math.pi), -1.0, torch.minimum(*ends))
     up = torch.where(_contains(x, top), 1.0, torch.maximum(*ends))
-    return Interval(
-        torch.where(x.lower == x.upper, ends[0], low), torch.where(x.lower == x.upper, ends[1], up)
-    )
+    point = x.lower == x.upper
+    return Interval(torch.where(point, ends[0], low), torch.where(point, ends[1], up))
 
 
 def _wave_lines(
@@ -125,9 +121,8 @@ def _tan_lines(call: Call) -> Relaxation:
     (a, b), (c, d) = curves.lines(lambda t: torch.tan(t + shift), TANGENT, x)
     whole, ends = call.inputs[0], _tan_interval(call)
     slack = _slack(whole)
-    room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * torch.maximum(
-        whole.lower.abs(), whole.upper.abs()
-    ) * torch.maximum(a, c)
+    most = torch.maximum(whole.lower.abs(), whole.upper.abs())
+    room = slack * slack + curves.ROOM * torch.finfo(x.dtype).eps * most * torch.maximum(a, c)
     b, d = b - a * shift - room, d - c * shift + room
     flat = (slack > BLURRED) | (ends.lower == ends.upper) | ~torch.isfinite(a + b + c + d)
     a, b = torch.where(flat, 0, a), torch.where(flat, ends.lower, b)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from boundlab.relaxations.interval import Interval, lower_of, upper_of
+from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.lines import Lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve, Line
-from boundlab.rules.elementwise import CONCAVE, CONVEX, OneSigned, piecewise_linear
+from boundlab.rules.elementwise import (
+    CONCAVE,
+    CONVEX,
+    DIVISION_BY_ZERO,
+    OneSigned,
+    piecewise_linear,
+)
 from boundlab.rules.mccormick import mccormick
 from boundlab.rules.registry import Call, Relaxed, Rule, aten, register
 
@@ -26,11 +34,15 @@ def power_curve(exponent: float) -> Curve:
         return piecewise_linear()
     slope = lambda x: exponent * x ** (exponent - 1)
     if not float(exponent).is_integer():
-        kind = "concave" if 0 < exponent < 1 else "convex"
+        kind = "convex"
+        if 0 < exponent < 1:
+            kind = "concave"
         return Curve((kind,), domain=(0.0, math.inf, exponent > 0), derivative=slope)
     if int(exponent) % 2:
         return Curve(("concave", "convex"), (0.0,), derivative=slope)
-    return Curve(("convex",), turns=(0.0,) if exponent > 0 else (), derivative=slope)
+    if exponent < 0:
+        return Curve(("convex",), derivative=slope)
+    return Curve(("convex",), turns=(0.0,), derivative=slope)
 
 
 def has_pole(exponent: float) -> bool:
@@ -72,6 +84,26 @@ def _exponential_interval(call: Call) -> Interval:
 register(aten.pow.Scalar, rule=Relaxed(_exponential_interval, _exponential, kind="elementwise"))
 
 
+class Piece(NamedTuple):
+    """The elements with one exponent: where they are, their function and curve, and the base there,
+    with a harmless 1 elsewhere."""
+
+    where: Tensor
+    f: curves.Function
+    curve: Curve
+    base: Interval
+
+
+def _require_domain(call: Call, base: Interval, exponent: float) -> None:
+    """Refuse bases for which a power that is not a whole number has no value."""
+    if exponent > 0:
+        call.require(base.lower >= 0, f"a base of the power {exponent:g} must not be negative")
+    else:
+        call.require(
+            base.lower > 0, f"a base of the power {exponent:g} must not be negative or zero"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class TensorPower(Rule):
     """x ** y for tensors. With constant exponents each of them has its own curve; with a perturbed
@@ -87,23 +119,16 @@ class TensorPower(Rule):
         if not isinstance(x, Interval):
             return _exponential_interval(call)
         if not isinstance(y, Interval):
-            parts = [
-                (where, curves.interval(f, curve, part))
-                for where, f, curve, part in self._by_exponent(call)
-            ]
-            return Interval(
-                _merged([(where, part.lower) for where, part in parts]),
-                _merged([(where, part.upper) for where, part in parts]),
-            )
+            pieces = self._by_exponent(call)
+            ranges = [(p.where, curves.interval(p.f, p.curve, p.base)) for p in pieces]
+            lower = _merged([(where, part.lower) for where, part in ranges])
+            upper = _merged([(where, part.upper) for where, part in ranges])
+            return Interval(lower, upper)
         _positive(call, x.lower)
-        corners = torch.stack(
-            [
-                torch.pow(a, b)
-                for a in (lower_of(x), upper_of(x))
-                for b in (lower_of(y), upper_of(y))
-            ]
-        )
-        return Interval(corners.amin(0), corners.amax(0))  # y log x is linear in y and in log x
+        # y log x is linear in y and in log x
+        ends = itertools.product((x.lower, x.upper), (y.lower, y.upper))
+        corners = torch.stack([torch.pow(a, b) for a, b in ends])
+        return Interval(corners.amin(0), corners.amax(0))
 
     def relax(self, call: Call) -> Relaxation:
         x, y = call["self"], call["exponent"]
@@ -111,37 +136,26 @@ class TensorPower(Rule):
             return _exponential(call)
         if isinstance(y, Interval):
             return self._both(call, x, y)
-        parts = [
-            (where, curves.lines(f, curve, part))
-            for where, f, curve, part in self._by_exponent(call)
-        ]
-        pick = lambda side, k: _merged([(where, lines[side][k]) for where, lines in parts])
+        pieces = self._by_exponent(call)
+        found = [(p.where, curves.lines(p.f, p.curve, p.base)) for p in pieces]
+        pick = lambda side, k: _merged([(where, lines[side][k]) for where, lines in found])
         return Lines((pick(0, 0),), pick(0, 1), (pick(1, 0),), pick(1, 1), (x.shape,))
 
-    def _by_exponent(self, call: Call) -> list[tuple[Tensor, curves.Function, Curve, Interval]]:
-        """For each exponent: where it stands, its function and curve, and the base there (and a
-        harmless 1 elsewhere)."""
+    def _by_exponent(self, call: Call) -> list[Piece]:
+        """A piece for each exponent."""
         x, y = call["self"], call["exponent"]
         assert isinstance(x, Interval) and isinstance(y, Tensor)
         wide, y = _expanded(x, y), y.to(x.dtype).expand(torch.broadcast_shapes(x.shape, y.shape))
-        found: list[tuple[Tensor, curves.Function, Curve, Interval]] = []
+        found = []
         for exponent in y.unique().tolist() or [1.0]:
             where = y == exponent
-            part = Interval(torch.where(where, wide.lower, 1), torch.where(where, wide.upper, 1))
+            base = Interval(torch.where(where, wide.lower, 1), torch.where(where, wide.upper, 1))
             curve = power_curve(exponent)
             if has_pole(exponent):
-                call.require(
-                    (part.lower > 0) | (part.upper < 0),
-                    "division by an interval that contains zero",
-                )
+                call.require((base.lower > 0) | (base.upper < 0), DIVISION_BY_ZERO)
             if curve.domain is not None:
-                inside = part.lower >= 0 if curve.domain[2] else part.lower > 0
-                call.require(
-                    inside,
-                    f"a base of the power {exponent:g} must not be "
-                    f"negative{'' if curve.domain[2] else ' or zero'}",
-                )
-            found.append((where, partial(torch.pow, exponent=exponent), curve, part))
+                _require_domain(call, base, exponent)
+            found.append(Piece(where, partial(torch.pow, exponent=exponent), curve, base))
         return found
 
     def _both(self, call: Call, x: Interval, y: Interval) -> Lines:
@@ -155,9 +169,8 @@ class TensorPower(Rule):
         exponent = Interval(torch.log(ends.lower), torch.log(ends.upper))
         exp_lines = curves.lines(torch.exp, CONVEX, exponent)
         sides: list[tuple[Tensor, Tensor, Tensor]] = []
-        for sign, (in_y, in_log, constant), (rise, start) in zip(
-            (1, -1), planes, exp_lines, strict=True
-        ):
+        parts = zip((1, -1), planes, exp_lines, strict=True)
+        for sign, (in_y, in_log, constant), (rise, start) in parts:
             # the lower line of log below a rising term, the upper one below a falling
             a, b = _pick(in_log * sign >= 0, *log_lines)
             sides.append((rise * in_log * a, rise * in_y, rise * (in_log * b + constant) + start))

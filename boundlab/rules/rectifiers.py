@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,11 +42,13 @@ class Rectified(Relaxation):
         return self.make()
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        rows = laid_out(rows, self.x) if self.plain else rows
-        ball = isinstance(self.x, MidRad)
-        coefficients, constants = rectified(
-            rows, *(self.x.ball if ball else (self.x.lower, self.x.upper)), self.plain, ball
-        )
+        if self.plain:
+            rows = laid_out(rows, self.x)
+        if isinstance(self.x, MidRad):
+            coefficients, constants = rectified(rows, *self.x.ball, self.plain, True)
+        else:
+            ends = self.x.lower, self.x.upper
+            coefficients, constants = rectified(rows, *ends, self.plain, False)
         return [coefficients], [(constants, None)]
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
@@ -75,9 +76,8 @@ class Adaptive(Lines):
 
     def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float] | None:
         """Slopes are looked up once, as the lower one follows from the chord's."""
-        if self.upper_bias is None or self.shapes[0] != torch.Size(
-            (rows.values.shape[1], *rows.places.shape)
-        ):
+        shape = torch.Size((rows.values.shape[1], *rows.places.shape))
+        if self.upper_bias is None or self.shapes[0] != shape:
             return None
         slope, negative = rows.take(self._slope), rows.values.clamp(max=0)
         constants = rows.with_values(negative, rows.clean).dot(self._bias)
@@ -120,13 +120,13 @@ class Rectifier(Rule):
     def interval(self, call: Call) -> Interval:
         (x,) = call.inputs
         f, s = call.bind(), _negative_slope(call)
-        if isinstance(x, MidRad) and not isinstance(s, Tensor) and s == 0:
+        if isinstance(x, MidRad) and _is_zero(s):
             return MidRad(*rectified_ball(*x.ball))
         ends = f(x.lower), f(x.upper)
         if not isinstance(s, Tensor) and s >= 0:
             return Interval(*ends)
         low, up = torch.minimum(*ends), torch.maximum(*ends)
-        if (isinstance(s, Tensor) and not spares(s >= 0)) or (not isinstance(s, Tensor) and s < 0):
+        if not _everywhere(s >= 0):
             crosses = (x.lower < 0) & (x.upper > 0)
             low = torch.where(crosses, low.clamp(max=0), low)
         return Interval(low, up)
@@ -134,30 +134,28 @@ class Rectifier(Rule):
     def relax(self, call: Call) -> Relaxation:
         (x,) = call.inputs
         s = _negative_slope(call)
+        if call.slopes == "adaptive" and _is_zero(s):
+            if not x.requires_grad:
+                return self._adaptive(call)
+            return Rectified(x, lambda: self._adaptive(call), call.node.layout.plain)
         below = torch.as_tensor(s, dtype=x.dtype, device=x.device)
-        if call.slopes == "adaptive" and not isinstance(s, Tensor) and s == 0:
-            return (
-                Rectified(x, lambda: self._adaptive(call), call.node.layout.plain)
-                if x.requires_grad
-                else self._adaptive(call)
-            )
-        if call.slopes == "adaptive":
-            return self._lines(
-                call, torch.addcmul(below, (x.upper > -x.lower).to(x.dtype), 1 - below)
-            )
-        return self._lines(
-            call,
-            {"zero": below.expand(x.shape), "one": torch.ones_like(x.lower), "same": None}[
-                call.slopes
-            ],
-        )
+        match call.slopes:
+            case "adaptive":
+                longer = (x.upper > -x.lower).to(x.dtype)
+                return self._lines(call, torch.addcmul(below, longer, 1 - below))
+            case "zero":
+                return self._lines(call, below.expand(x.shape))
+            case "one":
+                return self._lines(call, torch.ones_like(x.lower))
+            case _:
+                return self._lines(call, None)
 
     def family(self, call: Call) -> SlopeFamily:
         """The number takes the slope of the free line from that of the one piece to that of the
         other."""
         (x,) = call.inputs
         start, below = (x.upper > -x.lower).to(x.dtype).unsqueeze(0), _negative_slope(call)
-        if isinstance(below, Tensor) or below != 0 or x.requires_grad:
+        if not _is_zero(below) or x.requires_grad:
             return SlopeFamily(
                 start, lambda alpha: self._lines(call, below + alpha.squeeze(0) * (1 - below))
             )
@@ -173,67 +171,84 @@ class Rectifier(Rule):
         """The chord's slope lies above 1/2 just where u > -l; of an infinite interval it is not
         known, and 0 is as good as any."""
         chord = self._lines(call, None)
-        return Adaptive(
-            (chord.upper[0].round().nan_to_num(0),),
-            None,
-            chord.upper,
-            chord.upper_bias,
-            chord.shapes,
-        )
+        nearer = chord.upper[0].round().nan_to_num(0)
+        return Adaptive((nearer,), None, chord.upper, chord.upper_bias, chord.shapes)
 
     def _lines(self, call: Call, free: Tensor | None) -> Lines:
         """The lines with a given slope of the free one where it is free; None: that of the
         chord."""
         (x,) = call.inputs
-        l, u = x.lower, x.upper
         s = _negative_slope(call)
-        if not isinstance(s, Tensor) and s == 0:
-            # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's
-            # slope, 1 or 0 where stable. Where that overflows the slope is larger, up to 1: a line
-            # through (l, 0) that is steeper lies above the chord.
-            kind = torch.finfo(l.dtype)
-            above, below = u.clamp(min=0, max=kind.max), l.clamp(max=0)
-            chord_slope = above / (above - below).clamp(min=kind.tiny, max=kind.max)
-            free_slope = (
-                chord_slope if free is None else torch.where((l < 0) & (u > 0), free, chord_slope)
-            )
-            bias = -chord_slope * below
-            # a slope of 0 from minus infinity on: the constant u
-            if not spares(~torch.isnan(bias.detach().sum())):
-                bias = torch.where(torch.isnan(bias), above, bias)
-            return Lines((free_slope,), None, (chord_slope,), bias, (x.shape,))
-        unstable = (l < 0) & (u > 0)
-        # of the width, which may be beyond all numbers
-        half = torch.where(unstable, u / 2 - l / 2, 1)
-        stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
-        chord_slope = torch.where(unstable, (u / 2 - s * (l / 2)) / half, stable)
-        chord_bias = torch.where(unstable, u * (l / 2 / half) * (s - 1), 0)  # u - slope * u
-        free_slope = chord_slope if free is None else torch.where(unstable, free, stable)
-        if (isinstance(s, Tensor) and not spares(s <= 1)) or (not isinstance(s, Tensor) and s > 1):
-            # Then f is concave: the chord lies below, the free line above.
-            zero = torch.zeros_like(l)
-            concave = torch.as_tensor(s > 1, device=l.device)
-            lower = (
-                torch.where(concave, chord_slope, free_slope),
-                torch.where(concave, chord_bias, zero),
-            )
-            upper = (
-                torch.where(concave, free_slope, chord_slope),
-                torch.where(concave, zero, chord_bias),
-            )
-            return Lines((lower[0],), lower[1], (upper[0],), upper[1], (x.shape,))
+        if _is_zero(s):
+            return _relu_lines(x, free)
+        return _leaky_lines(x, s, free)
+
+
+def _relu_lines(x: Interval, free: Tensor | None) -> Lines:
+    """The lines of ReLU; free: as in :meth:`Rectifier._lines`."""
+    l, u = x.lower, x.upper
+    # With u+ and l- the parts of the ends above and below 0, u+ / (u+ - l-) is the chord's slope, 1
+    # or 0 where stable. Where that overflows the slope is larger, up to 1: a line through (l, 0)
+    # that is steeper lies above the chord.
+    kind = torch.finfo(l.dtype)
+    above, below = u.clamp(min=0, max=kind.max), l.clamp(max=0)
+    chord_slope = above / (above - below).clamp(min=kind.tiny, max=kind.max)
+    free_slope = chord_slope
+    if free is not None:
+        free_slope = torch.where((l < 0) & (u > 0), free, chord_slope)
+    bias = -chord_slope * below
+    # a slope of 0 from minus infinity on: the constant u
+    if not spares(~torch.isnan(bias.detach().sum())):
+        bias = torch.where(torch.isnan(bias), above, bias)
+    return Lines((free_slope,), None, (chord_slope,), bias, (x.shape,))
+
+
+def _leaky_lines(x: Interval, s: Tensor | float, free: Tensor | None) -> Lines:
+    """The lines of a leaky ReLU with the slope s below 0; free: as in :meth:`Rectifier._lines`."""
+    l, u = x.lower, x.upper
+    unstable = (l < 0) & (u > 0)
+    # of the width, which may be beyond all numbers
+    half = torch.where(unstable, u / 2 - l / 2, 1)
+    stable = torch.where(l >= 0, 1.0, torch.as_tensor(s, dtype=l.dtype, device=l.device))
+    chord_slope = torch.where(unstable, (u / 2 - s * (l / 2)) / half, stable)
+    chord_bias = torch.where(unstable, u * (l / 2 / half) * (s - 1), 0)  # u - slope * u
+    free_slope = chord_slope
+    if free is not None:
+        free_slope = torch.where(unstable, free, stable)
+    if _everywhere(s <= 1):
         return Lines((free_slope,), None, (chord_slope,), chord_bias, (x.shape,))
+    # Then f is concave: the chord lies below, the free line above.
+    zero = torch.zeros_like(l)
+    concave = torch.as_tensor(s > 1, device=l.device)
+    low_slope = torch.where(concave, chord_slope, free_slope)
+    up_slope = torch.where(concave, free_slope, chord_slope)
+    low_bias = torch.where(concave, chord_bias, zero)
+    up_bias = torch.where(concave, zero, chord_bias)
+    return Lines((low_slope,), low_bias, (up_slope,), up_bias, (x.shape,))
 
 
-def _negative_slope(call: Call) -> Any:
+def _is_zero(slope: Tensor | float) -> bool:
+    """Whether it is the slope of a plain ReLU below 0; tensors, of PReLU, are not asked."""
+    return not isinstance(slope, Tensor) and slope == 0
+
+
+def _everywhere(condition: Tensor | bool) -> bool:
+    """Whether a condition on the slope is known to hold for every element."""
+    if isinstance(condition, Tensor):
+        return spares(condition)
+    return condition
+
+
+def _negative_slope(call: Call) -> Tensor | float:
     """The slope below 0: a number, or a tensor that broadcasts to the argument."""
     if call.node.op is aten.prelu.default:
-        weight, dims = call["weight"], len(call["self"].shape)
+        weight: Tensor = call["weight"]
+        dims = len(call["self"].shape)
         if dims > 1 and weight.numel() > 1:
             return weight.reshape(1, -1, *[1] * (dims - 2))
         return weight.reshape([1] * dims)
     if call.node.op is aten.leaky_relu.default:
-        return call["negative_slope"]
+        return float(call["negative_slope"])
     return 0.0
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,10 +23,13 @@ from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.kernels.moments import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
-from boundlab.rules.arguments import argument
+from boundlab.rules.arguments import Arguments, Operator, argument
 from boundlab.rules.facts import UNKNOWN, Facts
 
 aten = torch.ops.aten
+
+Lookup = Callable[[str], object]
+"""From the name of a node to its value, or what is known of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,7 @@ class Call:
 
     node: Node
     leaves: tuple[Any, ...]
-    refs: tuple[Any, ...]
+    refs: tuple[object, ...]
     tree: pytree.TreeSpec
     positions: tuple[int, ...]
     names: tuple[str, ...]
@@ -49,18 +52,17 @@ class Call:
     result: Interval | None = None
 
     @staticmethod
-    def of(node: Node, lookup: Callable[[str], Any]) -> Call:
+    def of(node: Node, lookup: Lookup) -> Call:
         refs, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
-        leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in refs)
+        leaves = _values(refs, lookup)
         positions = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Interval))
-        return Call(
-            node, leaves, tuple(refs), tree, positions, tuple(refs[i].name for i in positions)
-        )
+        names = tuple(refs[i].name for i in positions)
+        return Call(node, leaves, tuple(refs), tree, positions, names)
 
-    def with_values(self, lookup: Callable[[str], Any], slopes: str = "adaptive") -> Call:
+    def with_values(self, lookup: Lookup, slopes: str = "adaptive") -> Call:
         """The same call with other values of its arguments, of which the same ones are
         perturbed."""
-        leaves = tuple(lookup(ref.name) if isinstance(ref, Ref) else ref for ref in self.refs)
+        leaves = _values(self.refs, lookup)
         return Call(self.node, leaves, self.refs, self.tree, self.positions, self.names, slopes)
 
     @property
@@ -74,19 +76,24 @@ class Call:
         return self.node.flat
 
     @cached_property
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self) -> Arguments:
         """args and kwargs as the operator takes them, with intervals in the perturbed places."""
+        return self._nested(self.leaves)
+
+    def _nested(self, leaves: Sequence[Any]) -> Arguments:
+        """args and kwargs of which these are the leaves."""
         if self.flat:
-            return self.leaves, {}
-        return pytree.tree_unflatten(self.leaves, self.tree)  # type: ignore[no-any-return]
+            return tuple(leaves), {}
+        nested: Arguments = pytree.tree_unflatten(leaves, self.tree)
+        return nested
 
     def __getitem__(self, key: str | int) -> Any:
         """An argument by its name or place in the operator's schema, its default if it was not
         given; an Interval if it is perturbed."""
         args, kwargs = self.arguments
-        return argument(self.node.op, args, kwargs, key)  # type: ignore[arg-type]
+        return argument(self.node.op, args, kwargs, key)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """The same for an argument that not all overloads of the operator have."""
         try:
             return self[name]
@@ -95,44 +102,54 @@ class Call:
 
     def bind(
         self,
-        function: Callable[..., Any] | None = None,
-        constant: Callable[[Any], Any] = lambda leaf: leaf,
-    ) -> Callable[..., Any]:
+        function: Operator | None = None,
+        constant: Callable[[object], object] = lambda leaf: leaf,
+    ) -> Operator:
         """The operator (or another function of the same signature) as a function of its perturbed
         arguments alone.
 
         constant: what the other arguments are replaced by.
         """
-        call = (
-            self.node.call if function is None else lambda args, kwargs: function(*args, **kwargs)
-        )
 
-        def bound(*variables: Any) -> Any:
+        def bound(*variables: object) -> object:
             given = [constant(leaf) for leaf in self.leaves]
             for position, variable in zip(self.positions, variables, strict=True):
                 given[position] = variable
-            args, kwargs = (
-                (tuple(given), {}) if self.flat else pytree.tree_unflatten(given, self.tree)
-            )
-            return call(args, kwargs)
+            args, kwargs = self._nested(given)
+            if function is None:
+                return self.node.call(args, kwargs)
+            return function(*args, **kwargs)
 
         return bound
 
     def require(self, condition: Tensor, what: str) -> None:
         """Raise DomainError, naming the node, unless the condition holds everywhere."""
         if not bool(condition.all()):
-            x = self.inputs[0]
-            bad = (~condition).nonzero()
-            at = tuple(bad[0].tolist()) if condition.shape == x.shape and len(bad) else ()
-            example = (
-                (f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}")
-                if at or len(x.shape) == 0
-                else ""
-            )
             raise DomainError(
-                f"{self.node}: {what}{example}. Tighter bounds (another method, a smaller region) "
-                "may avoid it."
+                f"{self.node}: {what}{self._example(condition)}. Tighter bounds (another method, a "
+                "smaller region) may avoid it."
             )
+
+    def _example(self, condition: Tensor) -> str:
+        """In words, the interval of an element for which the condition does not hold; nothing if
+        it is not one condition for each element."""
+        x = self.inputs[0]
+        at: tuple[int, ...] = ()
+        bad = (~condition).nonzero()
+        if condition.shape == x.shape and len(bad):
+            at = tuple(bad[0].tolist())
+        if not at and len(x.shape) > 0:
+            return ""
+        return f", for example [{float(x.lower[at]):.6g}, {float(x.upper[at]):.6g}] at {at}"
+
+
+def _values(refs: Sequence[object], lookup: Lookup) -> tuple[object, ...]:
+    """Arguments with the values of nodes in the places of their references."""
+    values = list(refs)
+    for i, ref in enumerate(refs):
+        if isinstance(ref, Ref):
+            values[i] = lookup(ref.name)
+    return tuple(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +212,8 @@ class Rule(ABC):
 
 
 RULES: dict[Any, Rule] = {}
-COMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+COMPOSITIONS: dict[Any, Operator] = {}
+Composed = TypeVar("Composed", bound=Operator)
 _changes = itertools.count()
 _latest = 0
 
@@ -205,7 +223,7 @@ def generation() -> int:
     return _latest
 
 
-def register(*ops: Any, rule: Rule) -> None:
+def register(*ops: Operator, rule: Rule) -> None:
     """Give operators (overloads, or packets for all overloads) a rule; a second rule for one is an
     error."""
     if not isinstance(rule, Rule):
@@ -220,7 +238,7 @@ def register(*ops: Any, rule: Rule) -> None:
     _changed()
 
 
-def unregister(op: Any) -> None:
+def unregister(op: Operator) -> None:
     """Take a rule or composition out again (for tests and interactive work)."""
     if RULES.pop(op, None) is None and COMPOSITIONS.pop(op, None) is None:
         raise ArgumentError(f"{op_name(op)} has no rule")
@@ -232,11 +250,11 @@ def _changed() -> None:
     _latest = next(_changes)
 
 
-def composition(*ops: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def composition(*ops: Operator) -> Callable[[Composed], Composed]:
     """Decorator: express operators (overloads) by a function of others, applied when a model is
     captured."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composed) -> Composed:
         for op in ops:
             if op in RULES or op in COMPOSITIONS:
                 raise ArgumentError(f"{op_name(op)} already has a rule")
@@ -276,7 +294,7 @@ class Relaxed(Rule):
 def find_rule(node: Node) -> Rule:
     """The rule of a node's operator, by overload or by packet."""
     op = node.op
-    rule = RULES.get(op) or RULES.get(getattr(op, "overloadpacket", None))
+    rule = RULES.get(op) or RULES.get(node.packet)
     if rule is None:
         raise UnsupportedOperator(
             f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a "
@@ -329,11 +347,11 @@ SHAPE_ONLY = (
     aten.new_empty.default,
     aten.sym_numel.default,
 )
-CUTS: frozenset[Any] = frozenset((*SHAPE_ONLY, clean))
+CUTS: frozenset[object] = frozenset((*SHAPE_ONLY, clean))
 """Operators whose result does not depend on the values of their arguments, or is defined by the
 clean ones."""
 
-IDENTITIES: frozenset[Any] = frozenset(
+IDENTITIES: frozenset[object] = frozenset(
     (
         aten.clone.default,
         aten.contiguous.default,

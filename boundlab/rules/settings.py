@@ -1,11 +1,19 @@
-"""Settings of operators that name dimensions, or give one number for each."""
+"""Settings of operators that name dimensions or a type, or give one number for each dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
 
-def dimensions(given: int | Sequence[int] | None, count: int) -> list[int]:
+Each = int | Sequence[int]
+"""A setting with one number for each dimension, or one for all of them."""
+Dims = int | list[int] | tuple[int, ...] | None
+"""An argument that names dimensions; None: all of them."""
+
+
+def dimensions(given: Dims, count: int) -> list[int]:
     """The dimensions that an argument names, of ``count``, as sorted numbers from 0; None and an
     empty list stand for all of them."""
     if count == 0:
@@ -15,8 +23,17 @@ def dimensions(given: int | Sequence[int] | None, count: int) -> list[int]:
     return sorted({d % count for d in given or range(count)})
 
 
-def each(value: int | Sequence[int], dims: int) -> list[int]:
+def each(value: Each, dims: int) -> list[int]:
     """One number for each of ``dims`` dimensions; a single one stands for all of them."""
     if isinstance(value, int):
         return [value] * dims
-    return list(value) * dims if len(value) == 1 else list(value)
+    if len(value) == 1:
+        return list(value) * dims
+    return list(value)
+
+
+def in_type(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """x in the type that an argument names; None: its own."""
+    if dtype is None:
+        return x
+    return x.to(dtype)

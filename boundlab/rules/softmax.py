@@ -44,8 +44,8 @@ from boundlab.rules.settings import dimensions
 
 
 def _dimension(call: Call) -> int:
-    dim = call["dim"]
-    return int(dim[0] if isinstance(dim, (list, tuple)) else dim) % len(call.inputs[0].shape)
+    """The dimension of the scores, from 0."""
+    return int(call["dim"]) % len(call.inputs[0].shape)
 
 
 FAR = 800.0
@@ -72,10 +72,8 @@ def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor | None]:
 
 def _differences(x: Interval) -> tuple[Tensor, Tensor]:
     """a, b of shape (..., i, j): the bounds of z_j = x_j - x_i, exactly 0 for j = i."""
-    low, up = (
-        x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1),
-        x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1),
-    )
+    low = x.lower.unsqueeze(-2) - x.upper.unsqueeze(-1)
+    up = x.upper.unsqueeze(-2) - x.lower.unsqueeze(-1)
     for ends in (low, up):
         _diagonal(ends).zero_()
     return low, up
@@ -87,7 +85,9 @@ def _diagonal(pairs: Tensor) -> Tensor:
 
 def _without(gone: Tensor | None, values: Tensor) -> Tensor:
     """0 where a score is masked."""
-    return values if gone is None else values.masked_fill(gone, 0.0)
+    if gone is None:
+        return values
+    return values.masked_fill(gone, 0.0)
 
 
 def _log_odds(x: Tensor, others: Tensor) -> Tensor:
@@ -108,11 +108,8 @@ def _log_odds(x: Tensor, others: Tensor) -> Tensor:
     before = torch.cat([nothing, parts.cumsum(-1)[..., :-1]], -1)
     behind = torch.cat([parts.flip(-1).cumsum(-1).flip(-1)[..., 1:], nothing], -1)
     without_first = torch.exp(torch.where(first, -torch.inf, others - second)).sum(-1, keepdim=True)
-    return (
-        x
-        - torch.where(first, second, largest)
-        - torch.log(torch.where(first, without_first, before + behind))
-    )
+    rest = torch.where(first, without_first, before + behind)
+    return x - torch.where(first, second, largest) - torch.log(rest)
 
 
 def softmax_interval(call: Call) -> Interval:
@@ -132,24 +129,32 @@ def softmax_planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
     """numbers: the shares of the exponential reading below and above, instead of one or the
     other."""
     dim, x, gone, pairs = _readings(call)
-    shares = _better(x, pairs) if alphas is None else [share.movedim(dim, -1) for share in alphas]
+    if alphas is None:
+        shares = _better(x, pairs)
+    else:
+        shares = [share.movedim(dim, -1) for share in alphas]
+    rows = gone
+    if gone is not None:
+        rows = gone.unsqueeze(-1)
     planes = []
     for share, ((slope, bias), (other_slope, other_bias)) in zip(shares, pairs, strict=True):
         # with shares 0 and 1 a choice
-        mixed = alphas is not None or seems_finite(slope, bias, other_slope, other_bias)
-        blend = (
-            (lambda s, a, b: torch.lerp(a, b, s))
-            if mixed
-            else (lambda s, a, b: torch.where(s > 0, b, a))
-        )
-        planes += [
-            _without(
-                None if gone is None else gone.unsqueeze(-1),
-                blend(share.unsqueeze(-1), slope, other_slope),
-            )
-        ]
+        blend = _choice
+        if alphas is not None or seems_finite(slope, bias, other_slope, other_bias):
+            blend = _mixture
+        planes += [_without(rows, blend(share.unsqueeze(-1), slope, other_slope))]
         planes += [_without(gone, blend(share, bias, other_bias))]
     return _planes(call, dim, *planes)
+
+
+def _mixture(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """a and b in shares 1 - share and share."""
+    return torch.lerp(a, b, share)
+
+
+def _choice(share: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """a for a share of 0, else b, either of which may be infinite."""
+    return torch.where(share > 0, b, a)
 
 
 def softmax_family(call: Call) -> SlopeFamily | None:
@@ -166,29 +171,26 @@ def _readings(call: Call) -> tuple[int, Interval, Tensor | None, list[tuple[Plan
     dim = _dimension(call)
     x, gone = _scores(call.inputs[0], dim)
     a, b = _differences(x)
-    # h = 1 / softmax_i, so bounds of the result, where they are known and do not vanish, are bounds
-    # of h
-    known = None if call.result is None else _last(call.result, dim)
-    if known is not None and spares(known.lower > torch.finfo(known.dtype).tiny):
-        log_h, log_k = -torch.log(known.upper), -torch.log(known.lower)  # (..., i)
-    else:
-        log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)
-        if known is not None:
-            log_h = torch.fmax(log_h, _minus_log(known.upper, -torch.inf))
-            log_k = torch.maximum(log_h, torch.fmin(log_k, _minus_log(known.lower, torch.inf)))
+    known = call.result
+    if known is not None:
+        known = _last(known, dim)
+    log_h, log_k = _log_sums(a, b, known)
     room = _room(x, gone)
-    return (
-        dim,
-        x,
-        gone,
-        list(
-            zip(
-                _reciprocal(a, b, log_h, log_k, room),
-                _exponential(x, log_h, log_k, room),
-                strict=True,
-            )
-        ),
-    )
+    reciprocal = _reciprocal(a, b, log_h, log_k, room)
+    exponential = _exponential(x, log_h, log_k, room)
+    return dim, x, gone, list(zip(reciprocal, exponential, strict=True))
+
+
+def _log_sums(a: Tensor, b: Tensor, known: Interval | None) -> tuple[Tensor, Tensor]:
+    """log H and log K, (..., i). h = 1 / softmax_i, so bounds of the result, where they are known
+    and do not vanish, are bounds of h."""
+    if known is not None and spares(known.lower > torch.finfo(known.dtype).tiny):
+        return -torch.log(known.upper), -torch.log(known.lower)
+    log_h, log_k = torch.logsumexp(a, -1), torch.logsumexp(b, -1)
+    if known is not None:
+        log_h = torch.fmax(log_h, _minus_log(known.upper, -torch.inf))
+        log_k = torch.maximum(log_h, torch.fmin(log_k, _minus_log(known.lower, torch.inf)))
+    return log_h, log_k
 
 
 @torch.no_grad()
@@ -210,9 +212,8 @@ def _minus_log(value: Tensor, vanishing: float) -> Tensor:
 def _better(x: Interval, pairs: list[tuple[Plane, Plane]]) -> list[Tensor]:
     """1 where the exponential reading is tighter at the centre of the box, else 0; below and
     above."""
-    centre = torch.where(torch.isfinite(x.lower) & torch.isfinite(x.upper), x.centre, 0).unsqueeze(
-        -2
-    )
+    finite = torch.isfinite(x.lower) & torch.isfinite(x.upper)
+    centre = torch.where(finite, x.centre, 0).unsqueeze(-2)
     found = []
     for sign, ((slope, bias), (other_slope, other_bias)) in zip((1, -1), pairs, strict=True):
         here, there = bias + (slope * centre).sum(-1), other_bias + (other_slope * centre).sum(-1)
@@ -227,10 +228,16 @@ Plane = tuple[Tensor, Tensor]
 def _reciprocal(
     a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor
 ) -> tuple[Plane, Plane]:
-    finite = None if seems_finite(a, b) else torch.isfinite(a) & torch.isfinite(b)
-    only = (
-        (lambda value: value) if finite is None else (lambda value: torch.where(finite, value, 0))
-    )
+    finite = None
+    if not seems_finite(a, b):
+        finite = torch.isfinite(a) & torch.isfinite(b)
+
+    def only(value: Tensor) -> Tensor:
+        """0 where a difference is not finite."""
+        if finite is None:
+            return value
+        return torch.where(finite, value, 0)
+
     middle = only(0.5 * a + 0.5 * b)
 
     # above: slope of z_j is -exp(m_j)/(H K), constant 1/H + 1/K - sum exp(m_j)(1 - m_j)/(H K)
@@ -245,10 +252,8 @@ def _reciprocal(
     scale = -2 * log_t.unsqueeze(-1)
     rise, start = exp_chord(only(a), only(b), scale)
     if finite is not None:
-        rise, start = (
-            only(rise),
-            torch.where(finite, start, torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf)),
-        )
+        level = torch.exp(b + scale).nan_to_num(0.0, posinf=torch.inf)
+        rise, start = only(rise), torch.where(finite, start, level)
     low_bias = 2 * torch.exp(-log_t) - start.sum(-1)
     # sum exp(b_j) / t^2 = K / t^2 <= 2 / t
     low_bias = low_bias - 4 * room * torch.exp(-log_t).detach()
@@ -271,10 +276,8 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tup
     # below: g >= x_i - up_plane(x), which is g0 at the centre
     g0 = centre - up_bias - (up_slope * centre).sum(-1, keepdim=True)
     weight = torch.exp(g0)
-    lower = (
-        weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)),
-        weight * (1 - up_bias - g0) - 2 * room * weight.detach(),
-    )
+    below = weight * (1 - up_bias - g0) - 2 * room * weight.detach()
+    lower = weight.unsqueeze(-1) * (eye - up_slope.unsqueeze(-2)), below
 
     # above: chord of exp over [-log K, -log H] along g <= x_i - low_plane(x)
     rise, start = exp_chord(-log_k, -log_h, torch.zeros_like(log_h))
@@ -335,27 +338,16 @@ def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
     # with no score that is finite for sure the constant -inf
     low_slope = weight / torch.where(total > 0, total, 1)
     at = top + shift
-    low_bias = (
-        torch.log(total)
-        - (low_slope * (m - top)).sum(dims, keepdim=True)
-        + at
-        - (low_slope * at).sum(dims, keepdim=True)
-    )
+    low_bias = torch.log(total) - (low_slope * (m - top)).sum(dims, keepdim=True)
+    low_bias = low_bias + at - (low_slope * at).sum(dims, keepdim=True)
 
-    rise, start = exp_chord(a, b, zero)  # from -inf on the constant exp(u)
-    rise, start = (
-        torch.where(finite, rise, zero),
-        torch.where(finite, start, torch.exp(x.upper - shift)),
-    )
+    rise, start = exp_chord(a, b, zero)
+    rise = torch.where(finite, rise, zero)
+    start = torch.where(finite, start, torch.exp(x.upper - shift))  # from -inf on that constant
     level = (rise * m + start).sum(dims, keepdim=True)
     up_slope = rise / level
-    up_bias = (
-        torch.log(level)
-        + start.sum(dims, keepdim=True) / level
-        - 1
-        + shift
-        - (up_slope * shift).sum(dims, keepdim=True)
-    )
+    up_bias = torch.log(level) + start.sum(dims, keepdim=True) / level - 1
+    up_bias = up_bias + shift - (up_slope * shift).sum(dims, keepdim=True)
     up_bias = torch.where(torch.isposinf(level), torch.inf, up_bias)
     return (low_slope, low_bias), (up_slope, up_bias), m + shift
 
@@ -374,21 +366,17 @@ def lse_planes(call: Call) -> Relaxation:
     (x,) = call.inputs
     dims, keep = _lse_dims(call)
     (low_slope, low_bias), (up_slope, up_bias), _ = _lse(x, dims)
-    space = string.ascii_lowercase[: len(x.shape)]
-    result = space if keep else "".join(letter for i, letter in enumerate(space) if i not in dims)
+    space = result = string.ascii_lowercase[: len(x.shape)]
+    kept = dims
     if not keep:
+        result = "".join(letter for i, letter in enumerate(space) if i not in dims)
         low_bias, up_bias = low_bias.squeeze(dims), up_bias.squeeze(dims)
+        kept = ()
     return Planes(
-        space,
-        result,
-        (space,),
-        (low_slope,),
-        low_bias,
-        (up_slope,),
-        up_bias,
-        (x.shape,),
-        kept=dims if keep else (),
-    )
+        space, result, (space,),
+        (low_slope,), low_bias, (up_slope,), up_bias,
+        (x.shape,), kept=kept,
+    )  # fmt: skip
 
 
 register(aten.logsumexp, rule=Relaxed(lse_interval, lse_planes))

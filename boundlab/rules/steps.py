@@ -7,7 +7,7 @@ that is better in the middle is taken.
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
 
 import torch
 from torch import Tensor
@@ -60,12 +60,10 @@ def _quotient_interval(call: Call) -> Interval:
     x, y = call["self"], call["other"]
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
-    corners = [
-        call.node.call((a, b), {"rounding_mode": call["rounding_mode"]})
-        for a in (lower_of(x), upper_of(x))
-        for b in (lower_of(y), upper_of(y))
-    ]
-    return Interval(torch.stack(corners).amin(0), torch.stack(corners).amax(0))
+    ends = itertools.product((lower_of(x), upper_of(x)), (lower_of(y), upper_of(y)))
+    mode = {"rounding_mode": call["rounding_mode"]}
+    corners = torch.stack([call.node.call(corner, mode) for corner in ends])
+    return Interval(corners.amin(0), corners.amax(0))
 
 
 def _quotient_lines(call: Call) -> Relaxation:
@@ -77,7 +75,7 @@ def _quotient_lines(call: Call) -> Relaxation:
     return _lines(x, ends, 1 / y, below, above)
 
 
-BETWEEN: dict[Any, tuple[float, float]] = {
+BETWEEN: dict[str | None, tuple[float, float]] = {
     "floor": (-1.0, 0.0),
     "trunc": (-1.0, 1.0),
     None: (0.0, 0.0),
@@ -95,40 +93,28 @@ def _remainder(call: Call) -> tuple[Interval, Tensor, Tensor, Tensor]:
     x, y = call["self"], call["other"]
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
-    like = x.lower if isinstance(x, Interval) else y.lower
-    ends = [
-        [
-            torch.as_tensor(end, dtype=like.dtype, device=like.device)
-            for end in (lower_of(v), upper_of(v))
-        ]
-        for v in (x, y)
-    ]
-    corners = [(a, b) for a in ends[0] for b in ends[1]]
+    like = call.inputs[0].lower
+    make = lambda end: torch.as_tensor(end, dtype=like.dtype, device=like.device)
+    lx, ux = make(lower_of(x)), make(upper_of(x))
+    ly, uy = make(lower_of(y)), make(upper_of(y))
+    corners = list(itertools.product((lx, ux), (ly, uy)))
     values = torch.stack([torch.remainder(a, b) for a, b in corners])
     turns = torch.stack([torch.div(a, b, rounding_mode="floor") for a, b in corners])
     k = turns[0]
-    size = torch.maximum(ends[0][0].abs(), ends[0][1].abs()) + torch.maximum(
-        ends[1][0].abs(), ends[1][1].abs()
-    )
+    size = torch.maximum(lx.abs(), ux.abs()) + torch.maximum(ly.abs(), uy.abs())
     room = (8 * torch.finfo(like.dtype).eps * size).expand(k.shape)
     # In one period the remainders of the corners differ as the arguments do; one period further on
     # they would fall.
     linear = torch.stack([a - k * b for a, b in corners])
     one = (turns == k).all(0) & ((values - linear).abs() <= room).all(0) & torch.isfinite(k)
     # else periods cannot be told apart
-    one = one & (room < 0.5 * torch.minimum(ends[1][0].abs(), ends[1][1].abs()))
-    low, up = (
-        torch.minimum(ends[1][0], torch.zeros_like(like)),
-        torch.maximum(ends[1][1], torch.zeros_like(like)),
-    )
-    point = (ends[0][0] == ends[0][1]) & (ends[1][0] == ends[1][1])
+    one = one & (room < 0.5 * torch.minimum(ly.abs(), uy.abs()))
+    zero = torch.zeros_like(like)
+    low, up = torch.minimum(ly, zero), torch.maximum(uy, zero)
+    point = (lx == ux) & (ly == uy)
     inside = one | point
-    return (
-        Interval(torch.where(inside, values.amin(0), low), torch.where(inside, values.amax(0), up)),
-        one & ~point,
-        k,
-        room,
-    )
+    low, up = torch.where(inside, values.amin(0), low), torch.where(inside, values.amax(0), up)
+    return Interval(low, up), one & ~point, k, room
 
 
 def _remainder_lines(call: Call) -> Relaxation:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 Function = Callable[[Tensor], Tensor]
 
@@ -38,9 +39,9 @@ class Touching:
         table = self._tables.get((u.dtype, u.device))
         if table is None:
             table = self._tables[u.dtype, u.device] = self._table.to(u)
-        where = (torch.log2(u.clamp(min=SMALLEST, max=LARGEST)) - math.log2(SMALLEST)) * (
-            STEPS / (math.log2(LARGEST) - math.log2(SMALLEST))
-        )
+        per_octave = STEPS / (math.log2(LARGEST) - math.log2(SMALLEST))
+        octaves = torch.log2(u.clamp(min=SMALLEST, max=LARGEST)) - math.log2(SMALLEST)
+        where = octaves * per_octave
         first = where.long().clamp(0, STEPS - 1)
         ratio = torch.lerp(table[first], table[first + 1], where - first)
         found = ratio * u
@@ -60,9 +61,8 @@ class Touching:
         ratios = self._exact(points) / points
         middle = (points[1:] * points[:-1]).sqrt()
         error = ((ratios[1:] + ratios[:-1]) / 2 - self._exact(middle) / middle).abs()
-        lowered = ratios - 4 * torch.maximum(
-            torch.nn.functional.pad(error, (0, 1)), torch.nn.functional.pad(error, (1, 0))
-        )
+        beside = torch.maximum(F.pad(error, (0, 1)), F.pad(error, (1, 0)))
+        lowered = ratios - 4 * beside
         lowered = lowered - 2e-7 * ratios.abs()
         lowered[0] = 1.01 * ratios[0]
         return lowered

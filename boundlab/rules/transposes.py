@@ -35,7 +35,9 @@ def of_one(make: Callable[[Call], One | None]) -> Callable[[Call], Transpose | N
         if len(call.positions) != 1:
             return None
         transpose = make(call)
-        return None if transpose is None else lambda rows: [transpose(rows)]
+        if transpose is None:
+            return None
+        return lambda rows: [transpose(rows)]
 
     return find
 
@@ -45,7 +47,8 @@ def _split(rows: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
     channels last where they are."""
     if dim < 2:
         return list(rows.split(sizes, dim))
-    return [part.unflatten(0, rows.shape[:2]) for part in rows.flatten(0, 1).split(sizes, dim - 1)]
+    parts = rows.flatten(0, 1).split(sizes, dim - 1)
+    return [part.unflatten(0, rows.shape[:2]) for part in parts]
 
 
 # -- constant terms --------------------------------------------------------------------------------
@@ -67,26 +70,34 @@ def bias_of(dims: int) -> Callable[[Call], Tensor | float | None]:
 
 def no_constant_parts(call: Call) -> float | None:
     """cat and stack: none if all parts are perturbed."""
-    return 0.0 if all(isinstance(part, Interval) for part in call["tensors"]) else None
+    if all(isinstance(part, Interval) for part in call["tensors"]):
+        return 0.0
+    return None
 
 
 def summand(sign: int) -> Callable[[Call], Tensor | float | None]:
     """The constant in x + alpha y (sign 1) or x - alpha y, of its own shape, if it is a tensor like
     the other operand."""
-    return lambda call: 0.0 if len(call.positions) == 2 else _summand(call, sign)
+
+    def find(call: Call) -> Tensor | float | None:
+        if len(call.positions) == 2:
+            return 0.0
+        x, y = call["self"], call["other"]
+        if not isinstance(x, Interval):
+            return _of_type(x, y.dtype)
+        constant, factor = _of_type(y, x.dtype), sign * call["alpha"]
+        if constant is None or factor == 1:
+            return constant
+        return factor * constant
+
+    return find
 
 
-def _summand(call: Call, sign: int) -> Tensor | None:
-    x, y = call["self"], call["other"]
-    if isinstance(x, Interval):
-        constant, other = y, x
-        factor = sign * call["alpha"]
-    else:
-        constant, other = x, y
-        factor = 1
-    if not isinstance(constant, Tensor) or constant.dtype != other.dtype:
-        return None
-    return constant if factor == 1 else factor * constant
+def _of_type(value: object, dtype: torch.dtype) -> Tensor | None:
+    """A constant if it is a tensor of that type."""
+    if isinstance(value, Tensor) and value.dtype == dtype:
+        return value
+    return None
 
 
 # -- transposes ------------------------------------------------------------------------------------
@@ -95,18 +106,16 @@ def _summand(call: Call, sign: int) -> Tensor | None:
 @of_one
 def linear(call: Call) -> One | None:
     x, weight = call["input"], call["weight"]
-    if (
-        isinstance(weight, Interval)
-        and isinstance(x, Tensor)
-        and len(weight.shape) == 2
-        and x.dim() > 1
-    ):
+    if len(weight.shape) != 2:
+        return None
+    if isinstance(x, Tensor) and isinstance(weight, Interval) and x.dim() > 1:
         flat = x.flatten(0, -2)
         return lambda rows: torch.matmul(rows.flatten(1, -2).transpose(1, 2), flat)
-    if not isinstance(x, Interval) or isinstance(weight, Interval) or weight.dim() != 2:
+    if not isinstance(x, Interval) or isinstance(weight, Interval):
         return None
-    product = rows_linear if is_gathered(weight) else torch.matmul
-    return lambda rows: product(rows, weight)
+    if is_gathered(weight):
+        return lambda rows: rows_linear(rows, weight)
+    return lambda rows: torch.matmul(rows, weight)
 
 
 @of_one
@@ -182,19 +191,27 @@ def add(sign: int) -> Callable[[Call], Transpose | None]:
     """x + alpha y (sign 1) or x - alpha y."""
 
     def make(call: Call) -> Transpose | None:
-        factors = [1.0] if isinstance(call["self"], Interval) else []
-        if isinstance(call["other"], Interval):
-            factors.append(sign * call["alpha"])
-        parts = [(factor, x.shape) for factor, x in zip(factors, call.inputs, strict=True)]
-
-        def transpose(rows: Tensor) -> list[Tensor]:
-            return [
-                sum_to(rows if factor == 1 else rows * factor, shape) for factor, shape in parts
-            ]
-
-        return transpose
+        factors, shapes = summed_factors(call, sign), [x.shape for x in call.inputs]
+        parts = list(zip(factors, shapes, strict=True))
+        return lambda rows: [sum_to(_scaled(rows, factor), shape) for factor, shape in parts]
 
     return make
+
+
+def summed_factors(call: Call, sign: int) -> list[float]:
+    """Of x + alpha y (sign 1) or x - alpha y, the factors of what is perturbed."""
+    factors: list[float] = []
+    if isinstance(call["self"], Interval):
+        factors.append(1)
+    if isinstance(call["other"], Interval):
+        factors.append(sign * call["alpha"])
+    return factors
+
+
+def _scaled(rows: Tensor, factor: float) -> Tensor:
+    if factor == 1:
+        return rows
+    return rows * factor
 
 
 def concatenate(call: Call) -> Transpose | None:
@@ -209,10 +226,17 @@ def concatenate(call: Call) -> Transpose | None:
 
 @of_one
 def multiply(call: Call) -> One | None:
-    x, y = call["self"], call["other"]
-    constant = y if isinstance(x, Interval) else x
+    constant = constant_factor(call)
     shape = call.inputs[0].shape
     return lambda rows: sum_to(rows * constant, shape)
+
+
+def constant_factor(call: Call) -> Tensor | float:
+    """Of x y with one of both perturbed, the other."""
+    factor: Tensor | float = call["self"]
+    if isinstance(factor, Interval):
+        factor = call["other"]
+    return factor
 
 
 def total(mean: bool) -> Callable[[Call], Transpose | None]:
@@ -222,14 +246,20 @@ def total(mean: bool) -> Callable[[Call], Transpose | None]:
     def make(call: Call) -> One | None:
         if call["dtype"] is not None:
             return None
-        shape, keep = call["self"].shape, call.get("keepdim", False)
+        shape = call["self"].shape
         places = dimensions(call.get("dim"), len(shape))
-        count = math.prod(shape[d] for d in places) if mean else 1
+        count, gone = 1, places
+        if mean:
+            count = math.prod(shape[d] for d in places)
+        if call.get("keepdim", False):
+            gone = []
 
         def transpose(rows: Tensor) -> Tensor:
-            for d in () if keep else places:
+            for d in gone:
                 rows = rows.unsqueeze(d + 1)
-            return (rows if count == 1 else rows / count).expand(len(rows), *shape)
+            if count != 1:
+                rows = rows / count
+            return rows.expand(len(rows), *shape)
 
         return transpose
 
@@ -249,11 +279,13 @@ def part(call: Call) -> One | None:
     dim = call["dim"] % dims
     numbers = torch.arange(x.shape[dim]).reshape([1] * dim + [-1] + [1] * (dims - 1 - dim))
     kept = call.bind()(numbers)
-    gone, found = kept.dim() < dims, kept.flatten().tolist()
+    found = kept.flatten().tolist()
     if not found or found != list(range(found[0], found[0] + len(found))):
         return None
     around = [0, 0] * (dims - 1 - dim) + [found[0], x.shape[dim] - 1 - found[-1]]
-    return lambda rows: F.pad(rows.unsqueeze(dim + 1) if gone else rows, around)
+    if kept.dim() < dims:
+        return lambda rows: F.pad(rows.unsqueeze(dim + 1), around)
+    return lambda rows: F.pad(rows, around)
 
 
 @of_one

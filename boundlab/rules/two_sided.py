@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,9 +18,9 @@ from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.facts import Facts
 from boundlab.rules.mccormick import McCormick
 from boundlab.rules.one_sided import absolute, per_sample
-from boundlab.rules.product import Product
+from boundlab.rules.product import Operand, Product
 
-Times = Callable[[Any, Any], Tensor]
+Times = Callable[[Tensor | float, Tensor | float], Tensor]
 
 
 def in_x(product: Product, facts: Facts, y: Tensor) -> AffineMap:
@@ -29,7 +28,7 @@ def in_x(product: Product, facts: Facts, y: Tensor) -> AffineMap:
     return AffineMap(
         lambda u: product.times(u, y),
         lambda u: product.times(u, y.abs()),
-        (product.x,),
+        (product.intervals[0],),
         facts.transpose_of(product.with_constant(1, y)),
         0.0,
     )
@@ -41,7 +40,7 @@ def in_y(product: Product, facts: Facts, x: Tensor) -> AffineMap:
     return AffineMap(
         lambda v: product.times(x, v),
         lambda v: product.times(x.abs(), v),
-        (product.y,),
+        (product.intervals[1],),
         facts.transpose_of(call),
         0.0,
         per_sample=per_sample(product, facts, call, x),
@@ -58,13 +57,13 @@ class InBall:
 
     product: Product
     hull: DualNormInterval
-    other: Any
+    other: Operand
     times: Times
 
     @staticmethod
     def of(product: Product) -> InBall | None:
         """None if neither side is such a set, or for single products, where the hull says all."""
-        x, y = product.sides
+        x, y = product.x, product.y
         if product.is_elementwise:
             return None
         if isinstance(y, DualNormInterval):
@@ -93,9 +92,10 @@ class InBall:
 
     def slack(self) -> Tensor:
         """How far the product of the two deviations from the centres can be from 0."""
+        assert isinstance(self.other, Interval)
         return self._reach(self.other.ball[1])
 
-    def _reach(self, largest: Any) -> Tensor:
+    def _reach(self, largest: Tensor | float) -> Tensor:
         """How far products with at most ``largest`` move over the set. Powers are taken of
         fractions of the largest of all, so that they do not overflow; where they vanish, the reach
         that is assumed of almost nothing is larger."""
@@ -119,22 +119,27 @@ class Centred:
 
     def interval(self) -> Interval:
         """Bound B(x, y) by an interval of the shape of the result."""
-        x, y = self.product.sides
+        x, y = self.product.intervals
         times = self.product.times
         centre = times(x.centre, y.centre)
         radius = times(x.radius, y.centre.abs() + y.radius) + times(x.centre.abs(), y.radius)
         return Interval(centre - radius, centre + radius)
 
-    def relax(self, constant: Any) -> Relaxation:
+    def relax(self, constant: Tensor | float) -> Relaxation:
         """Relax B(x, y) + constant."""
         product = self.product
-        (middle, radius), (centre, spread) = product.x.ball, product.y.ball
+        x, y = product.intervals
+        (middle, radius), (centre, spread) = x.ball, y.ball
         ball = InBall.of(product)
+        if ball is None:
+            slack = product.times(radius, spread)
+        else:
+            slack = ball.slack()
         return CentreForm(
             in_x(product, self.facts, centre),
             in_y(product, self.facts, middle),
             product.times(middle, centre) - constant,
-            product.times(radius, spread) if ball is None else ball.slack(),
+            slack,
         )
 
 
@@ -153,7 +158,7 @@ class Signed:
     def of(product: Product, facts: Facts) -> Signed | None:
         """None if both sides may be negative or are not finite, or for single products, whose
         planes are as cheap."""
-        x, y = product.sides
+        x, y = product.intervals
         if product.is_elementwise or not all_finite(x.lower, x.upper, y.lower, y.upper):
             return None
         if bool((x.lower >= 0).all()):
@@ -171,10 +176,10 @@ class Signed:
         up = times(s.upper, t.upper.clamp(min=0)) + times(s.lower, t.upper.clamp(max=0))
         return Interval(low, up)
 
-    def relax(self, constant: Any) -> Relaxation:
+    def relax(self, constant: Tensor | float) -> Relaxation:
         """Relax B(x, y) + constant for x that is not negative."""
         product = self.product
-        x, y = product.sides
+        x, y = product.intervals
         return SignedForm(
             in_x(product, self.facts, y.lower),
             in_x(product, self.facts, y.upper),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,16 +23,18 @@ from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import WindowTranspose
 from boundlab.rules.registry import Call
 from boundlab.rules.settings import dimensions, each
+from boundlab.rules.transposes import constant_factor, summed_factors
 
 
-def _pass(*factors: int | float) -> WindowTranspose:
+def _pass(*factors: float) -> WindowTranspose:
     """Every argument gets the rows as they are, times a number."""
+    return lambda rows: [_scaled(rows, factor) for factor in factors]
 
-    def transpose(rows: Window) -> list[Window]:
-        scaled = lambda factor: rows.with_values(rows.values * factor)
-        return [rows if factor == 1 else scaled(factor) for factor in factors]
 
-    return transpose
+def _scaled(rows: Window, factor: float) -> Window:
+    if factor == 1:
+        return rows
+    return rows.with_values(rows.values * factor)
 
 
 # -- elementwise -----------------------------------------------------------------------------------
@@ -41,25 +43,20 @@ def _pass(*factors: int | float) -> WindowTranspose:
 def add(sign: int) -> Callable[[Call], WindowTranspose | None]:
     def make(call: Call) -> WindowTranspose | None:
         x, y = call["self"], call["other"]
-        shape = torch.broadcast_shapes(
-            *(v.shape for v in (x, y) if isinstance(v, (Interval, Tensor)))
-        )
+        shapes = [v.shape for v in (x, y) if isinstance(v, (Interval, Tensor))]
+        shape = torch.broadcast_shapes(*shapes)
         if any(v.shape != shape for v in call.inputs):
             return None
-        factors = [1] if isinstance(x, Interval) else []
-        if isinstance(y, Interval):
-            factors.append(sign * call["alpha"])
-        return _pass(*factors)
+        return _pass(*summed_factors(call, sign))
 
     return make
 
 
 def multiply(call: Call) -> WindowTranspose | None:
-    x, y = call["self"], call["other"]
-    constant = y if isinstance(x, Interval) else x
+    constant, shape = constant_factor(call), call.inputs[0].shape
     if not isinstance(constant, Tensor):
         return _pass(constant)
-    if torch.broadcast_shapes(constant.shape, call.inputs[0].shape) != call.inputs[0].shape:
+    if torch.broadcast_shapes(constant.shape, shape) != shape:
         return None
     return lambda rows: [rows.scaled(constant)]
 
@@ -73,7 +70,9 @@ def negate(call: Call) -> WindowTranspose | None:
 
 def reshape(call: Call) -> WindowTranspose | None:
     (x,) = call.inputs
-    return (lambda rows: [_reshaped(rows, x.shape[1:])]) if x.shape.numel() else None
+    if not x.shape.numel():
+        return None
+    return lambda rows: [_reshaped(rows, x.shape[1:])]
 
 
 def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
@@ -92,7 +91,8 @@ def _reshaped(rows: Window, shape: Sequence[int]) -> Window:
         begin = torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device)
         for i, d in enumerate(old):
             run = rows.places.runs[d]
-            begin = begin if run is None else begin + run.start * math.prod(whole[i + 1 :])
+            if run is not None:
+                begin = begin + run.start * math.prod(whole[i + 1 :])
         if len(new) == 1:  # windows of this length cannot begin later than that
             sizes.append(length)
             runs.append(Run(begin, part[0] - length + 1))
@@ -110,11 +110,12 @@ def _contiguous(places: Placement, old: list[int], new: list[int]) -> bool:
     """Whether a window is one run of elements that the new dimensions can hold: whole, a single
     element, or (for one new dimension) single elements, then one window inside the node, then whole
     dimensions."""
-    if all(places.runs[d] is None for d in old) or all(
-        places.sizes[d] == 1 and not any(places.overhang[d]) for d in old
-    ):
+    overhangs = any(any(places.overhang[d]) for d in old)
+    whole = all(places.runs[d] is None for d in old)
+    single = all(places.sizes[d] == 1 for d in old)
+    if whole or (single and not overhangs):
         return True
-    if len(new) != 1 or any(any(places.overhang[d]) for d in old):
+    if len(new) != 1 or overhangs:
         return False
     moving = [i for i, d in enumerate(old) if places.runs[d] is not None]
     return all(places.sizes[d] == 1 for d in old[: moving[-1]])
@@ -125,23 +126,28 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
-        left: list[int] = []
-        right: list[int] = []
-        a = b = 1
-        while (not left and not right) or a != b:
-            if (a <= b and i < len(old)) or j == len(new):
-                left.append(i)
-                a, i = a * old[i], i + 1
-            else:
-                right.append(j)
-                b, j = b * new[j], j + 1
-        if not right and found:  # a dimension of size 1 at the end
-            found[-1][0].extend(left)
-        elif not left and found:
-            found[-1][1].extend(right)
-        else:
+        m, n = _same_elements(old[i:], new[j:])
+        left, right = list(range(i, i + m)), list(range(j, j + n))
+        i, j = i + m, j + n
+        if (left and right) or not found:
             found.append((left, right))
+        else:  # dimensions of size 1 at the end
+            found[-1][0].extend(left)
+            found[-1][1].extend(right)
     return found
+
+
+def _same_elements(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
+    """How many of the first dimensions of either shape hold the same elements; the fewest, but at
+    least one."""
+    m = n = 0
+    a = b = 1
+    while (m, n) == (0, 0) or a != b:
+        if (a <= b and m < len(old)) or n == len(new):
+            a, m = a * old[m], m + 1
+        else:
+            b, n = b * new[n], n + 1
+    return m, n
 
 
 def _permuted(rows: Window, order: Sequence[int]) -> Window:
@@ -158,15 +164,19 @@ def _permuted(rows: Window, order: Sequence[int]) -> Window:
 def permute(call: Call) -> WindowTranspose | None:
     dims = len(call["self"].shape)
     order = [d % dims for d in call["dims"]]
-    inverse = [order.index(d) for d in range(dims)]
-    return (lambda rows: [_permuted(rows, [d - 1 for d in inverse[1:]])]) if order[0] == 0 else None
+    if order[0] != 0:
+        return None
+    inverse = [order.index(d) - 1 for d in range(1, dims)]
+    return lambda rows: [_permuted(rows, inverse)]
 
 
 def swap(call: Call) -> WindowTranspose | None:
     order = list(range(len(call["self"].shape)))
     first, second = call["dim0"] % len(order), call["dim1"] % len(order)
     order[first], order[second] = second, first
-    return (lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]) if order[0] == 0 else None
+    if order[0] != 0:
+        return None
+    return lambda rows: [_permuted(rows, [d - 1 for d in order[1:]])]
 
 
 def total(mean: bool) -> Callable[[Call], WindowTranspose | None]:
@@ -182,7 +192,9 @@ def _total(call: Call, mean: bool) -> WindowTranspose | None:
     if -1 in dims:  # the samples too
         return None
     shape = tuple(x.shape[1:])
-    count = math.prod(shape[d] for d in dims) if mean else 1
+    count = 1
+    if mean:
+        count = math.prod(shape[d] for d in dims)
 
     def transpose(rows: Window) -> list[Window]:
         values = rows.values
@@ -194,7 +206,9 @@ def _total(call: Call, mean: bool) -> WindowTranspose | None:
                 values = values.unsqueeze(d + 2)
                 sizes.insert(d, shape[d])
                 runs.insert(d, None)
-        values = (values / count if count > 1 else values).expand(*values.shape[:2], *sizes)
+        if count > 1:
+            values = values / count
+        values = values.expand(*values.shape[:2], *sizes)
         return [Window(values, Placement(shape, tuple(sizes), tuple(runs)))]
 
     return transpose
@@ -205,12 +219,8 @@ def _total(call: Call, mean: bool) -> WindowTranspose | None:
 
 def linear(call: Call) -> WindowTranspose | None:
     x, weight = call["input"], call["weight"]
-    if (
-        not isinstance(x, Interval)
-        or isinstance(weight, Interval)
-        or weight.dim() != 2
-        or len(call.positions) != 1
-    ):
+    alone = isinstance(x, Interval) and len(call.positions) == 1
+    if not alone or weight.dim() != 2:
         return None
     return lambda rows: [_times(rows, weight, tuple(x.shape[1:]))]
 
@@ -220,18 +230,17 @@ def _times(rows: Window, weight: Tensor, shape: tuple[int, ...]) -> Window:
     p = rows.places
     run = p.runs[-1]
     if run is not None and p.sizes[-1] == 1:
-        # the same for all samples?
-        some = slice(1) if run.index.stride(1) == rows.values.stride(1) == 0 else slice(None)
+        some = slice(None)
+        if run.index.stride(1) == rows.values.stride(1) == 0:  # the same for all samples
+            some = slice(1)
         picked = weight[run.start[:, some]]  # (rows, samples, there)
-        values = rows.values[:, some] * picked.reshape(
-            *picked.shape[:2], *[1] * (len(shape) - 1), -1
-        )
+        picked = picked.reshape(*picked.shape[:2], *[1] * (len(shape) - 1), -1)
+        values = rows.values[:, some] * picked
         values = values.expand(-1, rows.values.shape[1], *values.shape[2:])
     else:
         values = torch.matmul(rows.covering([len(shape) - 1]).values, weight)
-    return Window(
-        values, Placement(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None)), rows.clean
-    )
+    places = Placement(shape, (*p.sizes[:-1], shape[-1]), (*p.runs[:-1], None))
+    return Window(values, places, rows.clean)
 
 
 def matmul(call: Call) -> WindowTranspose | None:
@@ -267,25 +276,20 @@ def _convolution(setting: Convolution | None) -> WindowTranspose | None:
                 each = weight.shape[0] // groups
                 channels = Run(channel.start // each, groups, 0, weight.shape[1])
         else:
-            values = setting.back(rows.covering([0]).values.flatten(0, 1), whole=False).unflatten(
-                0, rows.values.shape[:2]
-            )
-        runs = [
-            None if run is None else run.through(s, pad)
-            for run, s, pad in zip(p.runs[1:], setting.stride, setting.padding, strict=True)
-        ]
+            together = rows.covering([0]).values.flatten(0, 1)
+            values = setting.back(together, whole=False).unflatten(0, rows.values.shape[:2])
         sizes = list(values.shape[2:])
-        for d, pad in enumerate(setting.padding, start=1):
-            if runs[d - 1] is None:  # the whole result: cut to the whole argument
+        runs: list[Run | None] = [channels]
+        settings = zip(p.runs[1:], setting.stride, setting.padding, strict=True)
+        for d, (run, stride, pad) in enumerate(settings, start=1):
+            if run is not None:
+                runs.append(run.through(stride, pad))
+            else:  # the whole result: cut to the whole argument
                 values = F.pad(values, [0, 0] * (dims - d) + [-pad, shape[d] + pad - sizes[d]])
                 sizes[d] = shape[d]
-        return [
-            Window(
-                values,
-                Placement(shape, tuple(sizes), (channels, *runs)),
-                clean=not any(setting.padding),
-            )
-        ]
+                runs.append(None)
+        places = Placement(shape, tuple(sizes), tuple(runs))
+        return [Window(values, places, clean=not any(setting.padding))]
 
     return transpose
 
@@ -295,18 +299,13 @@ def _average(call: Call, dims: int) -> WindowTranspose | None:
     with equal weights."""
     x = call["self"]
     sizes, padding = each(call["kernel_size"], dims), each(call["padding"], dims)
-    uneven = (
-        call["ceil_mode"]
-        or (any(padding) and not call["count_include_pad"])
-        or call.get("divisor_override")
-    )
-    if uneven or len(x.shape) != dims + 2:
+    smaller_at_ends = call["ceil_mode"] or (any(padding) and not call["count_include_pad"])
+    if smaller_at_ends or call.get("divisor_override") or len(x.shape) != dims + 2:
         return None
-    weight = torch.full(
-        (x.shape[1], 1, *sizes), 1 / math.prod(sizes), dtype=x.dtype, device=x.device
-    )
+    channels, share = x.shape[1], 1 / math.prod(sizes)
+    weight = torch.full((channels, 1, *sizes), share, dtype=x.dtype, device=x.device)
     stride = each(call["stride"] or sizes, dims)
-    return _convolution(Convolution(weight, stride, padding, [1] * dims, x.shape[1], x.shape[1:]))
+    return _convolution(Convolution(weight, stride, padding, [1] * dims, channels, x.shape[1:]))
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -325,9 +324,8 @@ def concatenate(call: Call) -> WindowTranspose | None:
         for value in values:
             size = value.shape[dim + 1]
             if isinstance(value, Interval):
-                places = Placement(
-                    tuple(value.shape[1:]), _with(rows.places.sizes, dim, size), rows.places.runs
-                )
+                sizes = _with(rows.places.sizes, dim, size)
+                places = Placement(tuple(value.shape[1:]), sizes, rows.places.runs)
                 found.append(Window(rows.values.narrow(dim + 2, begin, size), places, rows.clean))
             begin += size
         return found
@@ -340,30 +338,28 @@ def slice_(call: Call) -> WindowTranspose | None:
     dim = call["dim"] % len(x.shape) - 1
     whole = x.shape[dim + 1]
     begin, end, step = slice(call["start"], call["end"], call["step"]).indices(whole)
-    if dim < 0:  # all samples, or a part of them
-        return _pass(1) if (begin, end, step) == (0, whole, 1) else None
-    return (lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]) if step == 1 else None
+    if dim >= 0 and step == 1:
+        return lambda rows: [_placed(rows, dim, begin, tuple(x.shape[1:]))]
+    if dim < 0 and (begin, end, step) == (0, whole, 1):  # all samples
+        return _pass(1)
+    return None
 
 
 def select(call: Call) -> WindowTranspose | None:
     x, index = call["self"], call["index"]
     dim = call["dim"] % len(x.shape) - 1
+    if dim < 0:
+        return None
     shape = tuple(x.shape[1:])
 
     def transpose(rows: Window) -> list[Window]:
         p = rows.places
         insert = lambda old, new: (*old[:dim], new, *old[dim:])
         thin = Placement(insert(p.shape, 1), insert(p.sizes, 1), insert(p.runs, None))
-        return [
-            _placed(
-                Window(rows.values.unsqueeze(dim + 2), thin, rows.clean),
-                dim,
-                index % shape[dim],
-                shape,
-            )
-        ]
+        part = Window(rows.values.unsqueeze(dim + 2), thin, rows.clean)
+        return [_placed(part, dim, index % shape[dim], shape)]
 
-    return transpose if dim >= 0 else None
+    return transpose
 
 
 def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Window:
@@ -371,17 +367,17 @@ def _placed(rows: Window, dim: int, begin: int, shape: tuple[int, ...]) -> Windo
     p = rows.places
     run = p.runs[dim]
     if run is None:  # the window is the whole part
-        run = Run(
-            torch.zeros(rows.values.shape[:2], dtype=torch.long, device=rows.values.device), 1
-        )
+        values = rows.values
+        run = Run(torch.zeros(values.shape[:2], dtype=torch.long, device=values.device), 1)
     if any(p.overhang[dim]):  # what sticks out of the part may lie inside the whole
         rows = rows.zero_padded()
-    return Window(
-        rows.values,
-        Placement(shape, p.sizes, _with(p.runs, dim, replace(run, first=run.first + begin))),
-        rows.clean,
-    )
+    runs = _with(p.runs, dim, replace(run, first=run.first + begin))
+    return Window(rows.values, Placement(shape, p.sizes, runs), rows.clean)
 
 
-def _with(old: tuple[Any, ...], place: int, new: Any) -> tuple[Any, ...]:
+Entry = TypeVar("Entry")
+
+
+def _with(old: tuple[Entry, ...], place: int, new: Entry) -> tuple[Entry, ...]:
+    """The same entries, but another one in one place."""
     return (*old[:place], new, *old[place + 1 :])

@@ -29,395 +29,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 import boundlab as bl
-from boundlab.rules import casts
-from boundlab.rules.registry import RULES
+from tests.attacks.extreme_entries import INF, PRECISIONS, TABLE, Unary, covered
+from tests.attacks.extreme_points import intervals, log_uniform, members, ulp
 
 METHODS = ("ibp", "crown", "forward", "alpha-crown")
-PRECISIONS = (torch.float32, torch.float64)
-INF = math.inf
-Unary = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """function: of x (intervals, width). low, high: where its argument may lie, ends included.
-    points: arguments of interest. poles: between which an interval must lie, at pi / 2 + k pi.
-    scatters: the operator itself rounds relative to |x|, not to |f|."""
-
-    function: Unary
-    low: float = -INF
-    high: float = INF
-    points: tuple[float, ...] = ()
-    width: int = 1
-    poles: bool = False
-    scatters: bool = False
-    steep: bool = False
-    """Its slope is no number of the type, so that there are no lines, only bounds."""
-
-
-def _binary(function: Callable[[Tensor, Tensor], Tensor], **domain: float) -> Entry:
-    return Entry(lambda x: function(x[:, :1], x[:, 1:]), width=2, **domain)  # type: ignore[arg-type]
-
-
-TINY = 1e-45
-"""Rounds to the least positive number in single precision, and is positive in double precision."""
-aten = torch.ops.aten
-TABLE: dict[str, Entry] = {
-    name: Entry(function)
-    for name, function in {
-        "tanh": torch.tanh, "sigmoid": torch.sigmoid, "atan": torch.atan, "erf": torch.erf,
-        "asinh": torch.asinh, "sinh": torch.sinh, "exp": torch.exp,
-        "expm1": torch.expm1, "exp2": torch.exp2, "cosh": torch.cosh, "square": torch.square,
-        "logsigmoid": F.logsigmoid, "abs": torch.abs, "relu6": F.relu6,
-        "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "sign": torch.sign,
-        "sgn": torch.sgn, "selu": F.selu, "silu": F.silu, "mish": F.mish,
-        "softsign": F.softsign, "relu": torch.relu, "sin": torch.sin, "cos": torch.cos,
-        "floor": torch.floor, "ceil": torch.ceil,
-        "round": torch.round, "trunc": torch.trunc, "fix": torch.fix,
-        "x * x": lambda x: x * x, "x * sigmoid(x)": lambda x: x * torch.sigmoid(x),
-        "-x": lambda x: -x, "x + 1": lambda x: x + 1, "x - 1e30": lambda x: x - 1e30,
-        "comparison": lambda x: (x > 1.0).to(x.dtype),
-        "where": lambda x: torch.where(x > 1.0, x, -x),
-        "maximum": lambda x: torch.maximum(x, 0.5 * x - 1),
-        "minimum": lambda x: torch.minimum(x, -x),
-        "softmax of two": lambda x: torch.cat([x, torch.zeros_like(x)], 1).softmax(1)[:, :1],
-        "logsumexp of two": lambda x: (
-            torch.cat([x, torch.ones_like(x)], 1).logsumexp(1, keepdim=True)
-        ),
-    }.items()
-}  # fmt: skip
-TABLE |= {
-    "log": Entry(torch.log, TINY), "log2": Entry(torch.log2, TINY),
-    "log10": Entry(torch.log10, TINY), "log1p": Entry(torch.log1p, -1 + 1e-7),
-    "sqrt": Entry(torch.sqrt, 0.0), "rsqrt": Entry(torch.rsqrt, TINY),
-    "asin": Entry(torch.asin, -1.0, 1.0), "acos": Entry(torch.acos, -1.0, 1.0),
-    "atanh": Entry(torch.atanh, -1 + 1e-7, 1 - 1e-7), "acosh": Entry(torch.acosh, 1.0),
-    "reciprocal, positive": Entry(torch.reciprocal, TINY),
-    "reciprocal, negative": Entry(torch.reciprocal, high=-TINY),
-    "tan": Entry(torch.tan, poles=True), "x log x": Entry(lambda x: x * torch.log(x), TINY),
-    "logit": Entry(torch.logit, 1e-7, 1 - 1e-7),
-    "log of softplus": Entry(lambda x: torch.log(F.softplus(x)), -80.0),
-}  # fmt: skip
-TABLE |= {
-    "gelu": Entry(F.gelu, scatters=True),
-    "gelu, tanh": Entry(lambda x: F.gelu(x, approximate="tanh"), scatters=True),
-    "tanhshrink": Entry(F.tanhshrink, scatters=True),
-    "frac": Entry(lambda x: x - torch.trunc(x), scatters=True),
-}  # fmt: skip
-TABLE |= {
-    f"leaky_relu, {a}": Entry(lambda x, a=a: F.leaky_relu(x, a)) for a in (0.01, 1.5, -0.5, 1e-30)
-}
-TABLE |= {
-    f"prelu, {a}": Entry(lambda x, a=a: F.prelu(x, torch.full((1,), a, dtype=x.dtype)))
-    for a in (0.3, -2.0)
-}
-TABLE |= {f"elu, {a}": Entry(lambda x, a=a: F.elu(x, a)) for a in (0.5, 1.0, 2.0, -1.0)}
-TABLE |= {f"celu, {a}": Entry(lambda x, a=a: F.celu(x, a)) for a in (0.5, 2.0, 1e-3, -1.0)}
-TABLE |= {
-    f"hardtanh, {a}, {b}": Entry(lambda x, a=a, b=b: F.hardtanh(x, a, b), points=(a, b))
-    for a, b in ((-1.0, 1.0), (1e20, 1e21))
-}
-TABLE |= {
-    f"softshrink, {a}": Entry(lambda x, a=a: F.softshrink(x, a), points=(a, -a))
-    for a in (0.5, 1e10)
-}
-TABLE |= {
-    f"hardshrink, {a}": Entry(lambda x, a=a: F.hardshrink(x, a), points=(a, -a))
-    for a in (0.5, 0.1, 1e10)
-}
-TABLE |= {
-    f"threshold, {a}, {b}": Entry(lambda x, a=a, b=b: F.threshold(x, a, b), points=(a,))
-    for a, b in ((0.5, 2.0), (0.1, -1e20), (1e20, 0.0))
-}
-TABLE |= {
-    f"clamp, {a}, {b}": Entry(lambda x, a=a, b=b: torch.clamp(x, a, b), points=(a, b))
-    for a, b in ((-0.1, 0.7), (-1e30, 1e-30))
-}
-TABLE |= {
-    "clamp_min": Entry(lambda x: x.clamp_min(0.1), points=(0.1,)),
-    "clamp_max": Entry(lambda x: x.clamp_max(-0.1), points=(-0.1,)),
-}
-TABLE |= {
-    f"softplus, {beta}, {at}": Entry(
-        lambda x, beta=beta, at=at: F.softplus(x, beta, at), points=(at / beta,)
-    )
-    for beta, at in (
-        (1.0, 20.0),
-        (1.0, 1.0),
-        (3.0, 20.0),
-        (1e-3, 20.0),
-        (100.0, 20.0),
-        (1.0, 30.0),
-        (-1.0, 20.0),
-        (1.0, 100.0),
-    )
-}
-TABLE |= {f"pow, {p}": Entry(lambda x, p=p: x**p) for p in (0, 1, 2, 3, 4, 7, 50)}
-TABLE |= {
-    f"pow, {p}, positive": Entry(lambda x, p=p: x**p, TINY)
-    for p in (0.5, 1.5, 1 / 3, -0.5, -1, -2, -3, 10.7, 1e-3)
-}
-TABLE |= {f"pow, {p}, negative": Entry(lambda x, p=p: x**p, high=-TINY) for p in (-1, -2, -3)}
-TABLE |= {f"{a} ** x": Entry(lambda x, a=a: a**x) for a in (2.0, 0.3, 1e-30, 1.0)}
-DIVISORS = (1e-39, 1e-30, 1e-7, 0.1, 3.0, 7.0, 1e7, 1e30, 1e38)
-TABLE |= {f"x / {c}": Entry(lambda x, c=c: x / c, steep=c < 1e-38) for c in DIVISORS}
-INVERTIBLE = 3e-39
-"""Above it 1 / x is a number in single precision. A quotient of tensors is read as x times 1 / y:
-below, bounds are wide, and a graph whose example is that small is refused."""
-TABLE |= {
-    f"x / tensor {c}": Entry(lambda x, c=c: x / torch.full_like(x, c))
-    for c in DIVISORS
-    if abs(c) > INVERTIBLE
-}
-TABLE |= {f"{c} / x": Entry(lambda x, c=c: c / x, TINY) for c in (1e-38, 1.0, 7.0, 1e38)}
-TABLE |= {f"x * {c}": Entry(lambda x, c=c: x * c) for c in (1e-39, 0.1, 1e30)}
-TABLE |= {
-    f"remainder, {c}": Entry(lambda x, c=c: torch.remainder(x, c), points=(c, -c))
-    for c in (0.7, 1.0, -3.0, 1e-20, 1e20)
-}
-TABLE |= {f"fmod, {c}": Entry(lambda x, c=c: torch.fmod(x, c), points=(c, -c)) for c in (0.7,)}
-TABLE |= {
-    f"div, {mode}, {c}": Entry(lambda x, c=c, mode=mode: torch.div(x, c, rounding_mode=mode))
-    for mode in ("floor", "trunc")
-    for c in (0.7, 0.1, -3.0)
-}
-TABLE |= {
-    f"hypot, {c}": Entry(lambda x, c=c: torch.hypot(x, torch.full_like(x, c)))
-    for c in (0.0, 1e-25, 1.0, 1e20, 1e38)
-}
-TABLE |= {
-    f"logaddexp, {c}": Entry(lambda x, c=c: torch.logaddexp(x, torch.full_like(x, c)))
-    for c in (0.0, -1e30, 1e30, 50.0)
-}
-TABLE |= {
-    "addcdiv": Entry(
-        lambda x: torch.addcdiv(torch.ones_like(x), x, torch.full_like(x, 3.0)), scatters=True
-    )
-}
-TABLE |= {
-    f"lerp from {c}, {w}": Entry(
-        lambda x, c=c, w=w: torch.lerp(torch.full_like(x, c), x, w), scatters=True
-    )
-    for c in (1.0, 1e30)
-    for w in (0.3, 0.5, 1.0)
-}
-TABLE |= {
-    f"lerp to {c}, {w}": Entry(
-        lambda x, c=c, w=w: torch.lerp(x, torch.full_like(x, c), w), scatters=True
-    )
-    for c in (1.0, 1e30)
-    for w in (0.3, 1.0)
-}
-TABLE |= {
-    "x * y": _binary(torch.mul), "x / y": _binary(torch.div, low=INVERTIBLE),
-    "hypot, both": _binary(torch.hypot), "logaddexp, both": _binary(torch.logaddexp),
-    "lerp, both": _binary(lambda x, y: torch.lerp(x, y, 0.7)),
-    "x ** y": _binary(torch.pow, low=1e-3, high=1e3), "x + y": _binary(torch.add),
-    "x - y": _binary(torch.sub), "maximum, both": _binary(torch.maximum),
-}  # fmt: skip
-
-COVERS = {
-    "log_sigmoid": "logsigmoid",
-    "log_sigmoid_forward": "logsigmoid",
-    "pow.Tensor_Scalar": "pow, 2",
-    "pow.Scalar": "2.0 ** x",
-    "round.default": "round",
-}
-"""Operators that the table has under another name."""
-
-
-def covered() -> dict[str, bool]:
-    """Which elementwise operators of the registry the table has."""
-    names = [
-        str(op).removeprefix("aten.")
-        if not hasattr(op, "__name__") or "aten" in str(op)
-        else op.__name__
-        for op, rule in RULES.items()
-        # attacked by themselves
-        if rule.kind == "elementwise"
-        and op not in (casts.rounded, casts.rounded_in_place, casts.cut_off)
-    ]
-    return {
-        name: any(
-            key == COVERS.get(name, name) or key.startswith(COVERS.get(name, name) + ",")
-            for key in TABLE
-        )
-        for name in names
-    }
-
-
-# -- intervals and points --------------------------------------------------------------------------
-
-
-def _ulp(x: Tensor) -> Tensor:
-    kind = torch.finfo(x.dtype)
-    return torch.maximum(x.abs() * kind.eps, torch.full_like(x, kind.smallest_normal * kind.eps))
-
-
-def _log_uniform(g: torch.Generator, shape: tuple[int, ...], low: float, high: float) -> Tensor:
-    unit = torch.rand(shape, generator=g, dtype=torch.float64)
-    sign = torch.where(torch.rand(shape, generator=g) < 0.5, -1.0, 1.0)
-    return sign * 10 ** (low + unit * (high - low))
-
-
-def _places(g: torch.Generator, shape: tuple[int, ...], entry: Entry, dtype: torch.dtype) -> Tensor:
-    """Arguments of interest, in double precision."""
-    kind = torch.finfo(dtype)
-    ends = [end for end in (entry.low, entry.high) if math.isfinite(end)]
-    named = [
-        0.0,
-        0.5,
-        -0.5,
-        1.0,
-        -1.0,
-        1.5,
-        -1.5,
-        3.0,
-        -3.0,
-        6.0,
-        20.0,
-        -20.0,
-        88.7,
-        -88.7,
-        -103.9,
-        709.7,
-        -745.1,
-        16.6,
-        -16.6,
-        9.01,
-        -9.01,
-        -1.2785,
-        -0.7518,
-        -1.1924,
-    ]
-    named += [
-        kind.max,
-        -kind.max,
-        kind.tiny,
-        -kind.tiny,
-        kind.smallest_normal * kind.eps,
-        2.0**24,
-        2.0**53,
-        1e6,
-        1e15,
-        *entry.points,
-        *ends * 8,
-    ]
-    table = torch.tensor(named, dtype=torch.float64)
-    whole = _log_uniform(g, shape, 0, 16).round()
-    pick = lambda: table[torch.randint(len(table), shape, generator=g)]
-    choices = [
-        _log_uniform(g, shape, -40, 38), _log_uniform(g, shape, -3, 3), whole,
-        whole * (math.pi / 2), 2.0 ** torch.randint(-149, 128, shape, generator=g),
-        pick(), pick() * (1 + _log_uniform(g, shape, -16, -1)),
-    ]  # fmt: skip
-    if math.isfinite(entry.low) or math.isfinite(entry.high):
-        end = entry.low if math.isfinite(entry.low) else entry.high
-        choices.append(end + _log_uniform(g, shape, -16, 2))
-    pick = torch.randint(len(choices), shape, generator=g)
-    return torch.stack(choices).gather(0, pick[None])[0]
-
-
-def _within(x: Tensor, entry: Entry, dtype: torch.dtype) -> Tensor:
-    """In the precision asked for, finite, and in the domain."""
-    largest = torch.finfo(dtype).max
-    x = x.clamp(-largest, largest).to(dtype)
-    return x.clamp(torch.tensor(entry.low, dtype=dtype), torch.tensor(entry.high, dtype=dtype))
-
-
-def intervals(
-    entry: Entry, count: int, dtype: torch.dtype, seed: int, infinite: bool = False
-) -> tuple[Tensor, Tensor]:
-    """lower, upper: (count, width). infinite: with ends at infinity where the domain goes that
-    far."""
-    g = torch.Generator().manual_seed(seed)
-    shape = (count, entry.width)
-    centre = _places(g, shape, entry, dtype).clamp(
-        -torch.finfo(dtype).max / 20, torch.finfo(dtype).max / 20
-    )
-    relative = centre.abs() * 10 ** (torch.rand(shape, generator=g, dtype=torch.float64) * 8 - 8)
-    absolute = _log_uniform(g, shape, -6, 3).abs()
-    last = centre.abs() * torch.finfo(dtype).eps
-    radii = torch.stack(
-        [
-            torch.zeros(shape, dtype=torch.float64),
-            last,
-            3 * last,
-            relative,
-            relative,
-            absolute,
-            centre.abs(),
-            10 * centre.abs() + 1,
-        ]
-    )
-    radius = radii.gather(0, torch.randint(len(radii), shape, generator=g)[None])[0]
-    lean = torch.rand(shape, generator=g, dtype=torch.float64)
-    low, up = (
-        _within(centre - lean * radius, entry, dtype),
-        _within(centre + (1 - lean) * radius, entry, dtype),
-    )
-    low, up = torch.minimum(low, up), torch.maximum(low, up)
-    largest = torch.rand(shape, generator=g) < 0.01
-    up = torch.where(largest, _within(torch.full_like(centre, INF), entry, dtype), up)
-    if entry.poles:
-        low, up = _between_poles(low, up)
-    if infinite:
-        side = torch.randint(3, shape, generator=g)
-        low = torch.where((side != 0) & (torch.tensor(entry.low) == -INF), -INF, low)
-        up = torch.where((side != 1) & (torch.tensor(entry.high) == INF), INF, up)
-    return low, up
-
-
-def _between_poles(low: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """Intervals of tan that are clear of its poles, by more than rounding can hide; a point at 1 in
-    place of the others."""
-    turns = lambda x: x.double() / math.pi + 0.5
-    doubt = 1e-3 + 32 * torch.finfo(low.dtype).eps * torch.maximum(low.abs(), up.abs()).double()
-    clear = lambda x: (turns(x) - turns(x).round()).abs() * math.pi > doubt
-    good = (turns(low).floor() == turns(up).floor()) & clear(low) & clear(up) & (doubt < 0.1)
-    return torch.where(good, low, 1.0), torch.where(good, up, 1.0)
-
-
-def members(entry: Entry, low: Tensor, up: Tensor, seed: int) -> Tensor:
-    """Points of the intervals: (points, count, width)."""
-    g = torch.Generator().manual_seed(seed + 1)
-    kind = torch.finfo(low.dtype)
-    a, b = low.double().clamp(-kind.max, kind.max), up.double().clamp(-kind.max, kind.max)
-    inward = torch.tensor(0, dtype=low.dtype)
-    found = [
-        low,
-        up,
-        torch.nextafter(low, up),
-        torch.nextafter(up, low),
-        (a / 2 + b / 2).to(low.dtype),
-        inward.expand_as(low),
-    ]
-    for _ in range(4):
-        unit = torch.rand(low.shape, generator=g, dtype=torch.float64)
-        found.append((a + unit * (b - a)).to(low.dtype) if entry.width else low)
-    for _ in range(2):  # much closer to one of the ends
-        unit = 10 ** (-16 * torch.rand(low.shape, generator=g, dtype=torch.float64))
-        found += [(a + unit * (b - a)).to(low.dtype), (b - unit * (b - a)).to(low.dtype)]
-    for _ in range(3):  # at an argument of interest, and beside it
-        place = (
-            _places(g, tuple(low.shape), entry, low.dtype).clamp(-kind.max, kind.max).to(low.dtype)
-        )
-        found += [
-            place,
-            torch.nextafter(place, torch.full_like(place, INF)),
-            torch.nextafter(place, torch.full_like(place, -INF)),
-        ]
-    for turn in (0.0, 0.5, 1.0, 1.5):  # where sine and cosine turn
-        found.append(
-            (((a / 2 + b / 2) / math.pi - turn).round() * math.pi + turn * math.pi).to(low.dtype)
-        )
-    if entry.width > 1:  # corners
-        found += [torch.cat([low[:, :1], up[:, 1:]], 1), torch.cat([up[:, :1], low[:, 1:]], 1)]
-    return torch.stack([torch.minimum(torch.maximum(point, low), up) for point in found])
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -540,7 +158,7 @@ def attack(
         label = name + (", infinite ends" if infinite else "")
         slope = _steepest(entry.function, points)
         noise = (
-            (4 * _ulp(points).amax(2, keepdim=True) if entry.scatters else torch.zeros_like(truth))
+            (4 * ulp(points).amax(2, keepdim=True) if entry.scatters else torch.zeros_like(truth))
             .double()
             .nan_to_num(0, 0, 0)
         )
@@ -618,7 +236,7 @@ def _judge(
     width = (up.double() - low.double()).amax(1, keepdim=True)
     lines = 0 if tally.method == "ibp" else 1
     eps = torch.finfo(low.dtype).eps
-    strict = 4 * _ulp(torch.maximum(truth.abs(), size * lines)).double() + lines * 4 * eps * (
+    strict = 4 * ulp(torch.maximum(truth.abs(), size * lines)).double() + lines * 4 * eps * (
         slope * width
     ).nan_to_num(0, 0, 0)
     strict = strict + noise + lines * torch.finfo(low.dtype).smallest_normal
@@ -654,7 +272,7 @@ def _judge_lines(
     size = torch.where(finite, truth.abs(), 0).amax(0)
     eps = torch.finfo(low.dtype).eps
     steep = torch.maximum(below[:, 0].abs(), above[:, 0].abs()).double().sum(1, keepdim=True)
-    strict = 4 * _ulp(torch.maximum(truth.abs(), size)).double() + 4 * eps * steep * (
+    strict = 4 * ulp(torch.maximum(truth.abs(), size)).double() + 4 * eps * steep * (
         up.double() - low.double()
     ).amax(1, keepdim=True)
     strict = strict + noise + torch.finfo(low.dtype).smallest_normal
@@ -688,7 +306,7 @@ def _count(
         torch.maximum(lower.abs(), upper.abs()) >= 0.999 * torch.finfo(truth.dtype).max
     )
     apart = torch.where(overflow, -INF, apart)
-    ulps = apart / _ulp(truth).double().clamp(min=5e-324)
+    ulps = apart / ulp(truth).double().clamp(min=5e-324)
     ulps = torch.where(torch.isinf(value) & (apart > 0), INF, ulps)
     each = lambda mask: int((mask.reshape(len(points), -1).any(0)).sum())
     tally.outside, tally.beyond_4_ulp = each(apart > 0), each(ulps > 4)
@@ -737,7 +355,7 @@ def poles_missed(dtype: torch.dtype, count: int = 200, seed: int = 0) -> list[st
     g = torch.Generator().manual_seed(seed)
     net = bl.capture(torch.tan, torch.zeros(3, 1, dtype=dtype), batched=True)
     missed = []
-    turns = _log_uniform(g, (count,), 0, 7 if dtype == torch.float64 else 6.5).round()
+    turns = log_uniform(g, (count,), 0, 7 if dtype == torch.float64 else 6.5).round()
     for turn in turns.tolist():
         pole = torch.tensor((turn + 0.5) * math.pi, dtype=torch.float64)
         low, up = (pole - 1e-3).to(dtype), (pole + 1e-3).to(dtype)

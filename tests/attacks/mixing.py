@@ -25,7 +25,8 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from tests.attacks.pieces import INDEPENDENT, MIXING, OTHER_SIZES, VEILS, Extra, Mixes, Shape
+from tests.attacks.pieces import INDEPENDENT, OTHER_SIZES, Extra, Shape
+from tests.attacks.veils import MIXING, VEILS, Mixes
 
 FORMS: tuple[Shape, ...] = ((6,), (4,), (5, 4), (3, 4), (2, 4, 4))
 FIXED = 6

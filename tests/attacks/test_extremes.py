@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.extremes import PRECISIONS, TABLE, attack, covered, poles_missed
+from tests.attacks.extreme_entries import PRECISIONS, TABLE, covered
+from tests.attacks.extremes import attack, poles_missed
 
 SINGLE, DOUBLE = PRECISIONS
 SELECTED = (

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.attacks.mixing import FIXED, Model, Planted, Step, judge, plant, witness
-from tests.attacks.pieces import INDEPENDENT, MIXING, VEILS, Mixes, Shape
+from tests.attacks.pieces import INDEPENDENT, Shape
+from tests.attacks.veils import MIXING, VEILS, Mixes
 
 SHAPE: Shape = (3, 4)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.commands import certify as module
 from boundlab.commands.certificates import Certification, Run, Task
-from boundlab.commands.certify import certify, outputs
+from boundlab.commands.certify import Job, certify, outputs
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 
@@ -60,7 +60,7 @@ def test_rows_agree_with_margins(
     net: bl.Net, model: nn.Module, data: tuple[Tensor, Tensor]
 ) -> None:
     images, labels = data
-    found = certify(net, images, labels, RADII, METHODS, valid=(0, 1), batch=4)
+    found = certify(net, Job(images, labels, RADII, METHODS, valid=(0, 1), batch=4))
     assert [(row.method, row.radius) for row in found.rows] == [
         (m, r) for m in METHODS for r in RADII
     ]
@@ -84,7 +84,7 @@ def test_rows_agree_with_margins(
 
 
 def test_best_margins(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
-    found = certify(net, *data, [0.1], METHODS)
+    found = certify(net, Job(*data, [0.1], METHODS))
     best = found.best_margins(0.1)
     assert all((best >= run.margins).all() for run in found.runs)
 
@@ -93,7 +93,7 @@ def test_best_margins(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
 def test_norms(net: bl.Net, data: tuple[Tensor, Tensor], norm: str) -> None:
     images, labels = data
     ball = {"inf": bl.Linf, "2": bl.L2, "1": bl.L1}[norm]
-    found = certify(net, images, labels, [0.1], ["crown"], norm=norm)
+    found = certify(net, Job(images, labels, [0.1], ["crown"], norm=norm))
     with torch.no_grad():
         expected = net.margins(ball(images, 0.1), labels).double()
     torch.testing.assert_close(found.runs[0].margins, expected, atol=1e-5, rtol=1e-5)
@@ -102,8 +102,8 @@ def test_norms(net: bl.Net, data: tuple[Tensor, Tensor], norm: str) -> None:
 def test_bytes_are_divided_by_255(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
     images, labels = data
     pixels = (images * 255).round().to(torch.uint8)
-    one = certify(net, pixels, labels, [0.01], ["ibp"], valid=(0, 1))
-    two = certify(net, pixels.float() / 255, labels, [0.01], ["ibp"], valid=(0, 1))
+    one = certify(net, Job(pixels, labels, [0.01], ["ibp"], valid=(0, 1)))
+    two = certify(net, Job(pixels.float() / 255, labels, [0.01], ["ibp"], valid=(0, 1)))
     assert torch.equal(one.runs[0].margins, two.runs[0].margins)
 
 
@@ -123,7 +123,7 @@ def test_nan_outputs_count_as_wrong() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x * torch.tensor([1.0, math.nan])
 
-    found = certify(Broken().eval(), torch.ones(2, 2), torch.tensor([0, 1]), [0.0], ["ibp"])
+    found = certify(Broken().eval(), Job(torch.ones(2, 2), torch.tensor([0, 1]), [0.0], ["ibp"]))
     assert found.predictions.tolist() == [-1, -1]
     assert found.rows[0].verified == 0
 
@@ -135,7 +135,9 @@ def test_a_module_with_a_fixed_batch_size(
     program = torch.export.export(model, (images[:4],))
     fixed = bl.capture(program)
     assert torch.allclose(outputs(fixed, images), model(images), atol=1e-6)
-    one, two = (certify(any_net, images, labels, [0.05], ["crown"]) for any_net in (fixed, net))
+    one, two = (
+        certify(any_net, Job(images, labels, [0.05], ["crown"])) for any_net in (fixed, net)
+    )
     torch.testing.assert_close(one.runs[0].margins, two.runs[0].margins, atol=1e-5, rtol=1e-5)
 
 
@@ -151,23 +153,23 @@ def test_resume_after_interruption(
     stop_at: int,
 ) -> None:
     results = tmp_path / "results.json"
-    whole = certify(net, *data, RADII, METHODS, batch=4)
+    whole = certify(net, Job(*data, RADII, METHODS, batch=4))
     with monkeypatch.context() as patch:
         counter = Counter(patch, stop_at)
         with pytest.raises(KeyboardInterrupt):
-            certify(net, *data, RADII, METHODS, batch=4, results=results)
+            certify(net, Job(*data, RADII, METHODS, batch=4), results=results)
     done = sum(len(run["margins"]) for run in json.loads(results.read_text())["runs"])
     assert done == sum([4, 4, 3][i % 3] for i in range(stop_at))
     with monkeypatch.context() as patch:
         counter = Counter(patch)
-        resumed = certify(net, *data, RADII, METHODS, batch=4, results=results, resume=True)
+        resumed = certify(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
         assert counter.calls == 3 * len(RADII) * len(METHODS) - stop_at
     for one, two in zip(whole.runs, resumed.runs, strict=True):
         assert (one.method, one.radius) == (two.method, two.radius)
         assert torch.equal(one.margins, two.margins)
     with monkeypatch.context() as patch:
         counter = Counter(patch)
-        again = certify(net, *data, RADII, METHODS, batch=4, results=results, resume=True)
+        again = certify(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
         assert counter.calls == 0
     assert again.rows == resumed.rows
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
@@ -177,9 +179,9 @@ def test_resume_adds_methods(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, *data, [0.1], ["ibp"], results=results)
+    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
     counter = Counter(monkeypatch)
-    found = certify(net, *data, [0.1, 0.2], ["crown"], results=results, resume=True)
+    found = certify(net, Job(*data, [0.1, 0.2], ["crown"]), results=results, resume=True)
     assert counter.calls == 2
     assert found.methods == ("crown",)
     assert len(json.loads(results.read_text())["runs"]) == 3
@@ -189,10 +191,10 @@ def test_without_resume_results_are_never_written_over(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, *data, [0.1], ["ibp"], results=results)
+    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
     old = results.read_text()
     with pytest.raises(bl.ArgumentError, match="already holds results: give --resume"):
-        certify(net, *data, [0.2], ["ibp"], results=results)
+        certify(net, Job(*data, [0.2], ["ibp"]), results=results)
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
     assert results.read_text() == old
 
@@ -204,10 +206,10 @@ def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -
 
     def another(*_: object) -> None:
         if not results.exists():
-            certify(net, *data, [0.2], ["ibp"], results=results)
+            certify(net, Job(*data, [0.2], ["ibp"]), results=results)
 
     with pytest.raises(bl.ArgumentError, match="another process"):
-        certify(net, *data, [0.1], ["ibp"], results=results, progress=another)
+        certify(net, Job(*data, [0.1], ["ibp"]), results=results, progress=another)
     assert [run["radius"] for run in json.loads(results.read_text())["runs"]] == [0.2]
 
 
@@ -219,7 +221,7 @@ def test_not_a_number_survives_the_file(
         bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3)
     )
     for resume in (False, True):
-        found = certify(net, *data, [0.1], ["ibp"], results=tmp_path / "r.json", resume=resume)
+        found = certify(net, Job(*data, [0.1], ["ibp"]), results=tmp_path / "r.json", resume=resume)
         assert torch.equal(
             found.runs[0].margins.nan_to_num(7.0), odd.double().nan_to_num(7.0).expand(11, 3)
         )
@@ -232,15 +234,14 @@ def test_a_file_for_something_else_is_refused(
 ) -> None:
     images, labels = data
     results = tmp_path / "results.json"
-    certify(net, images, labels, [0.1], ["ibp"], results=results)
+    certify(net, Job(images, labels, [0.1], ["ibp"]), results=results)
     before = results.read_bytes()
-    other = {"model": net, "images": images, "labels": labels, "norm": "inf", "valid": None}
+    model: bl.Net | nn.Module = net
+    other = {"images": images, "labels": labels}
     expected = "made with another"
     if change == "model":
         torch.manual_seed(5)
-        other["model"] = nn.Sequential(
-            nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 4)
-        ).eval()
+        model = nn.Sequential(nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
     elif change == "labels":
         other["labels"], expected = labels.flip(0), "other images or labels"
     elif change == "norm":
@@ -256,8 +257,9 @@ def test_a_file_for_something_else_is_refused(
         results.write_bytes(before[: len(before) // 2])
         expected = "not a results file"
     before = results.read_bytes()
+    job = Job(**other, radii=[0.1], methods=["ibp"])  # type: ignore[arg-type]
     with pytest.raises(bl.ArgumentError, match=expected):
-        certify(**other, radii=[0.1], methods=["ibp"], results=results, resume=True)  # type: ignore[arg-type]
+        certify(model, job, results=results, resume=True)
     assert results.read_bytes() == before
 
 
@@ -283,14 +285,14 @@ def test_results_that_were_edited_are_not_believed(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, edit: str
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, *data, [0.1], ["ibp"], results=results)
+    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
     content = json.loads(results.read_text())
     results.write_text(json.dumps(content, indent=2))  # how it is laid out does not matter
-    certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
+    certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
     EDITS[edit](content)
     results.write_text(json.dumps(content))
     with pytest.raises(bl.ArgumentError, match=r"edited|not a results file"):
-        certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
+        certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ def test_files_that_are_no_results(
     results = tmp_path / "results.json"
     results.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(bl.ArgumentError, match=r"not a results file|edited"):
-        certify(net, *data, [0.1], ["ibp"], results=results, resume=True)
+        certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
 
 
 def test_long_runs_are_saved_on_the_way(
@@ -331,7 +333,9 @@ def test_long_runs_are_saved_on_the_way(
             )
         )
 
-    certify(net, *data, [0.1], ["ibp"], batch=4, results=tmp_path / "r.json", progress=progress)
+    certify(
+        net, Job(*data, [0.1], ["ibp"], batch=4), results=tmp_path / "r.json", progress=progress
+    )
     assert seen == [(0, 0, 11), (4, 4, 11), (8, 8, 11), (11, 11, 11)]
 
 
@@ -370,18 +374,17 @@ def test_wrong_arguments(
     net: bl.Net, data: tuple[Tensor, Tensor], change: dict[str, object], message: str
 ) -> None:
     arguments: dict[str, object] = {
-        "model": net,
         "images": data[0],
         "labels": data[1],
         "radii": [0.1],
         "methods": ["ibp"],
     }
     with pytest.raises(bl.ArgumentError, match=message):
-        certify(**(arguments | change))  # type: ignore[arg-type]
+        certify(net, Job(**(arguments | change)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("last", [nn.Linear(5, 1), nn.Unflatten(1, (5, 1))])
 def test_models_without_classes_prove_nothing(last: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(2, 5), last).eval()
     with pytest.raises(bl.ArgumentError, match="logits of shape"):
-        certify(model, torch.rand(3, 2), torch.zeros(3, dtype=torch.long), [0.1], ["ibp"])
+        certify(model, Job(torch.rand(3, 2), torch.zeros(3, dtype=torch.long), [0.1], ["ibp"]))

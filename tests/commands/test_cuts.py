@@ -8,7 +8,7 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import certify, region_around
+from boundlab.commands.certify import Job, certify, region_around
 from boundlab.commands.cuts import line_cuts
 
 
@@ -21,12 +21,14 @@ def test_cuts_lie_in_the_region_and_enclose_the_function(
     labels = net.bounds(bl.Linf(images, 0.0), method="ibp").lower.argmax(1)
     found = certify(
         net,
-        images,
-        labels,
-        [0.2],
-        ["ibp", "crown", "crown-ibp", "forward+backward"],
-        norm=norm,
-        valid=valid,
+        Job(
+            images,
+            labels,
+            [0.2],
+            ["ibp", "crown", "crown-ibp", "forward+backward"],
+            norm=norm,
+            valid=valid,
+        ),
     )
     cuts = line_cuts(net, found, images, 0.2)
     assert [cut.method for cut in cuts] == ["crown", "crown-ibp", "forward+backward"]

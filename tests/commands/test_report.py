@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from html.parser import HTMLParser
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch import Tensor
 import boundlab as bl
 from boundlab.commands.certificates import Certification, Run, Task
 from boundlab.commands.cuts import line_cuts
-from boundlab.commands.report import SHOWN, page, write_report
+from boundlab.commands.report import SHOWN, page
 
 VOID = {"meta", "img", "input", "br", "link"}
 
@@ -61,15 +60,9 @@ def assert_self_contained(text: str) -> None:
     assert "url(" not in text
 
 
-def test_the_page_is_whole_and_self_contained(
-    job: tuple[bl.Net, Certification, Tensor], tmp_path: Path
-) -> None:
+def test_the_page_is_whole_and_self_contained(job: tuple[bl.Net, Certification, Tensor]) -> None:
     net, found, images = job
-    path = tmp_path / "some" / "index.html"
-    write_report(
-        path, found, images, line_cuts(net, found, images, 0.05), title="Title", note="A note"
-    )
-    text = path.read_text()
+    text = page(found, images, line_cuts(net, found, images, 0.05), "Title", note="A note")
     assert_self_contained(text)
     assert text.count('<article class="card">') == 6
     assert text.count('class="cut"') == 2  # ibp has no linear bounds

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 import boundlab as bl
 from boundlab.methods import backward, memory
 from boundlab.methods.plan import Plan
+from boundlab.net.questions import Options
 
 
 class Tail(nn.Module):
@@ -54,7 +55,7 @@ def test_nothing_is_lost_where_merging_ends(way: str, monkeypatch: pytest.Monkey
         bl.robust_cross_entropy(early, region, labels, method="ibp"),
         early.margins(region, labels, method="ibp"),
     )
-    analysis = early.ask((region,), {}, method="ibp").analysis
+    analysis = early.ask((region,), {}, Options("ibp")).analysis
     assert ("linear" in " ".join(analysis.plan.tail_cut)) is False
     ends_early = len(analysis.plan.tail_cut - analysis.plan.nonlinear) > 0
     assert ends_early == (way != "overlap")

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import boundlab as bl
-from boundlab.commands.flatness import measure, tensors
+from boundlab.commands.flatness import Movement, measure, tensors
 from boundlab.losses.flatness import weight_balls
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
@@ -33,7 +33,7 @@ def test_flat_training_lowers_the_certified_rise(tmp_path: Path) -> None:
         model = trainer.run()
         x, labels = tensors(data)
         with torch.no_grad():
-            found[method] = measure(model, data, images(), 0.02, ("crown-ibp", "crown"))
+            found[method] = measure(model, data, images(), Movement(0.02, ("crown-ibp", "crown")))
             net = bl.capture(model, x[:2])
             values = surface(
                 model.double(),

@@ -1,0 +1,32 @@
+"""Operators that are compositions of others, taken apart when a model is captured.
+
+Each function has the signature of its operator and computes the same value.
+"""
+
+from boundlab.rules.compositions import (
+    arithmetic,
+    attention,
+    elements,
+    extremes,
+    gates,
+    losses,
+    moments,
+    normalisation,
+    norms,
+    pooling,
+    softmaxes,
+)
+
+__all__ = [
+    "arithmetic",
+    "attention",
+    "elements",
+    "extremes",
+    "gates",
+    "losses",
+    "moments",
+    "normalisation",
+    "norms",
+    "pooling",
+    "softmaxes",
+]
