@@ -56,8 +56,9 @@ class Method:
 
     def stages(self) -> tuple[Method, ...]:
         """The methods that are run one after the other, this one last."""
-        before = () if self.after is None else find_method(self.after).stages()
-        return (*before, self)
+        if self.after is None:
+            return (self,)
+        return (*find_method(self.after).stages(), self)
 
 
 ROWS = (
@@ -86,11 +87,15 @@ def find_method(method: str | Method) -> Method:
     """The row of a name, whatever its case, or of an alias; a row of one's own as it is."""
     if isinstance(method, Method):
         return method
-    name = method.lower().replace("_", "-") if isinstance(method, str) else ""
-    name = ALIASES.get(name, name)
+    name = ""
+    if isinstance(method, str):
+        name = method.lower().replace("_", "-")
+        name = ALIASES.get(name, name)
     if name in METHODS:
         return METHODS[name]
+    hint = ""
     close = difflib.get_close_matches(name, METHODS, 1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    if close:
+        hint = f" Did you mean '{close[0]}'?"
     known = ", ".join(map(repr, METHODS))
     raise ArgumentError(f"method must be one of {known}, or a bl.Method, not {method!r}.{hint}")

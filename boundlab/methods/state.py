@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +23,8 @@ Alphas = Mapping[str, Tensor]
 Betas = Mapping[str, Tensor]
 """node -> the multipliers of its splits for a stack of rows: (1, rows, *shape), 0 where there is no
 split."""
+Numbers = float | Sequence[float] | Tensor
+"""One number, or one a sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,12 @@ class Split:
 
     sign: Tensor
     at: Tensor
+
+    @staticmethod
+    def nowhere(like: Interval) -> Split:
+        """No constraint at all."""
+        zeros = torch.zeros_like(like.lower)
+        return Split(zeros, zeros)
 
     def cut(self, x: Interval) -> Interval:
         """The part of an interval in which the constraints hold; its ends may cross."""
@@ -48,7 +55,7 @@ class Basis:
 
     graph: Graph
     regions: Mapping[str, Region]
-    others: Mapping[str, Any]
+    others: Mapping[str, object]
     parameters: tuple[Tensor, ...]
     versions: tuple[tuple[int, int], ...]
     sums: tuple[float, ...]
@@ -58,21 +65,19 @@ class Basis:
     def of(
         graph: Graph,
         regions: Mapping[str, Region],
-        others: Mapping[str, Any],
+        others: Mapping[str, object],
         parameters: Sequence[Tensor],
         separable: bool,
     ) -> Basis:
         copied = {name: with_tensors(region, _copied) for name, region in regions.items()}
-        kept = {n: _copied(v) if isinstance(v, Tensor) else v for n, v in others.items()}
+        kept = {name: _kept(value) for name, value in others.items()}
         versions = tuple((tensor.data_ptr(), version(tensor)) for tensor in parameters)
         return Basis(graph, copied, kept, tuple(parameters), versions, _sums(parameters), separable)
 
     def check_parameters(self, now: Basis) -> None:
         """Refuse parameters that are others now, or have changed: autograd counts most changes, a
         sum finds those behind its back."""
-        same = len(self.parameters) == len(now.parameters) and all(
-            a is b for a, b in zip(self.parameters, now.parameters, strict=True)
-        )
+        same = list(map(id, self.parameters)) == list(map(id, now.parameters))
         if not same or self.versions != now.versions or self.sums != now.sums:
             raise ArgumentError("parameters have changed since the state was found: begin anew")
 
@@ -86,20 +91,30 @@ class Basis:
         if set(self.regions) != set(now.regions):
             raise ArgumentError("the state was found for other perturbed inputs or parameters")
         for name, region in self.regions.items():
-            batched = self.graph.nodes[name].layout.batched
-            if not _contains(region, now.regions[name], origin if batched else None):
+            if not _contains(region, now.regions[name], self._chosen(name, origin)):
                 raise ArgumentError(
                     f"the region of '{name}' is not inside the one that the state was found for: "
                     "its intervals need not hold"
                 )
         for name, value in self.others.items():
-            batched = self.graph.nodes[name].layout.batched
-            if not _same(value, now.others[name], origin if batched else None):
+            if not _same(value, now.others[name], self._chosen(name, origin)):
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
+
+    def _chosen(self, name: str, origin: Tensor | None) -> Tensor | None:
+        """Which samples of a node are asked for; None for all, as those that share it."""
+        if not self.graph.nodes[name].layout.batched:
+            return None
+        return origin
 
 
 def _copied(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
+
+
+def _kept(value: object) -> object:
+    if isinstance(value, Tensor):
+        return _copied(value)
+    return value
 
 
 @torch.no_grad()
@@ -107,10 +122,11 @@ def _sums(parameters: Sequence[Tensor]) -> tuple[float, ...]:
     return tuple(float(t.sum(dtype=torch.float64)) for t in parameters if not t.is_complex())
 
 
-def _same(old: Any, new: Any, origin: Tensor | None) -> bool:
+def _same(old: object, new: object, origin: Tensor | None) -> bool:
     if not isinstance(old, Tensor) or not isinstance(new, Tensor):
         return type(old) is type(new) and bool(old == new)
-    old = old if origin is None else old[origin.to(old.device)]
+    if origin is not None:
+        old = old[origin.to(old.device)]
     return old.shape == new.shape and bool((old == new).all())
 
 
@@ -162,11 +178,12 @@ class BoundState:
         """The state with more that is known of nodes."""
         if not known:
             return self
-        both = {
-            name: x.intersect(self.intervals[name]) if name in self.intervals else x
-            for name, x in known.items()
-        }
-        return replace(self, intervals={**self.intervals, **both})
+        both = dict(self.intervals)
+        for name, x in known.items():
+            if name in both:
+                x = x.intersect(both[name])
+            both[name] = x
+        return replace(self, intervals=both)
 
     def __getitem__(self, node: str) -> Interval:
         """The interval of a node, by graph name or module path."""
@@ -204,15 +221,16 @@ class BoundState:
             },
             alphas=self._taken(self.alphas, index),
             betas=self._taken(self.betas, index),
-            origin=None if self.origin is None else self.origin[index.to(self.origin.device)],
-            empty=None if self.empty is None else self.empty[index.to(self.empty.device)],
+            origin=_at(self.origin, index),
+            empty=_at(self.empty, index),
         )
 
     def _empty(self) -> Tensor:
-        found = self.empty
-        return torch.zeros(self.samples or 0, dtype=torch.bool) if found is None else found.cpu()
+        if self.empty is None:
+            return torch.zeros(self.samples or 0, dtype=torch.bool)
+        return self.empty.cpu()
 
-    def _index(self, chosen: Any) -> Tensor:
+    def _index(self, chosen: Numbers) -> Tensor:
         """Samples by number, (count,), from numbers or a mask."""
         index = torch.as_tensor(chosen).cpu()
         if index.dtype == torch.bool and index.shape == (self.samples,):
@@ -252,11 +270,17 @@ class BoundState:
         others, as those of products, or one row for each sample of a weight."""
         shape = self.intervals[name].shape
         lead = tensor.dim() - len(shape)
-        fits = lead >= 0 and tensor.shape[lead:] == shape
-        return lead if fits and self.layout(name).batched else None
+        if lead < 0 or tensor.shape[lead:] != shape or not self.layout(name).batched:
+            return None
+        return lead
 
     def split(
-        self, node: str, element: Any, sign: Any, at: Any = 0.0, samples: Any = None
+        self,
+        node: str,
+        element: Numbers,
+        sign: Numbers,
+        at: Numbers = 0.0,
+        samples: Numbers | None = None,
     ) -> BoundState:
         """The state with the constraint ``sign * (x - at) >= 0`` for an element of a node.
 
@@ -268,10 +292,10 @@ class BoundState:
         name = self._name(node)
         interval, layout = self.intervals[name], self.layout(name)
         count = layout.count(self.samples or 0)
+        size = interval.shape.numel() // max(count, 1)
         which = torch.arange(count)
         if samples is not None:
             which = replace(self, samples=count)._index(samples)
-        size = interval.shape.numel() // max(count, 1)
         index = torch.as_tensor(element).cpu().expand(which.shape)
         signs = torch.as_tensor(sign).cpu().expand(which.shape)
         points = torch.as_tensor(at, dtype=interval.dtype).cpu().expand(which.shape)
@@ -283,15 +307,15 @@ class BoundState:
             raise ArgumentError(f"the sign of a split must be 1 or -1, not {sign!r}")
         if (index < 0).any() or (index >= size).any():
             raise ArgumentError(f"node {name} has {size} elements a sample: {element!r} is none")
-        old = self.splits.get(name) or Split(
-            torch.zeros_like(interval.lower), torch.zeros_like(interval.lower)
-        )
-        parts = []
-        for tensor, given in ((old.sign, signs), (old.at, points)):
-            flat = layout.samples_first(tensor[None], count).clone()  # (1, samples, size)
+
+        def with_new(old: Tensor, given: Tensor) -> Tensor:
+            flat = layout.samples_first(old[None], count).clone()  # (1, samples, size)
             flat[0, which.to(flat.device), index.to(flat.device)] = given.to(flat)
-            parts.append(layout.place(flat, interval.shape)[0])
-        return replace(self, splits={**self.splits, name: Split(parts[0], parts[1])})
+            return layout.place(flat, interval.shape)[0]
+
+        old = self.splits.get(name, Split.nowhere(interval))
+        new = Split(with_new(old.sign, signs), with_new(old.at, points))
+        return replace(self, splits={**self.splits, name: new})
 
     def _with_splits_of(self, states: Sequence[BoundState]) -> BoundState:
         """The state with splits, perhaps of no element, of all nodes that others split."""
@@ -299,8 +323,7 @@ class BoundState:
         for state in states:
             for name in state.splits:
                 if name not in found:
-                    nothing = torch.zeros_like(self.intervals[name].lower)
-                    found[name] = Split(nothing, nothing)
+                    found[name] = Split.nowhere(self.intervals[name])
         return replace(self, splits=found)
 
     @staticmethod
@@ -314,7 +337,6 @@ class BoundState:
         _check_joinable(parts)
         first = parts[0]
         common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
-        origins = [part.origin for part in parts if part.origin is not None]
         return replace(
             first,
             samples=sum(part.samples or 0 for part in parts),
@@ -334,9 +356,23 @@ class BoundState:
             },
             alphas=_stacked(parts, [part.alphas for part in parts]),
             betas=_stacked(parts, [part.betas for part in parts]),
-            origin=torch.cat(origins) if len(origins) == len(parts) else None,
+            origin=_one_behind_the_other([part.origin for part in parts]),
             empty=torch.cat([part._empty() for part in parts]),
         )
+
+
+def _at(tensor: Tensor | None, index: Tensor) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor[index.to(tensor.device)]
+
+
+def _one_behind_the_other(tensors: Sequence[Tensor | None]) -> Tensor | None:
+    """None if one is missing."""
+    known = [tensor for tensor in tensors if tensor is not None]
+    if len(known) < len(tensors):
+        return None
+    return torch.cat(known)
 
 
 def _check_joinable(parts: Sequence[BoundState]) -> None:
