@@ -203,9 +203,7 @@ class SlopeOptimizer:
         start = family.start.detach()
         own = family.by_row and not self._for_all(name)  # alphas for every row
         if family.by_row and isinstance(rows, Dense):
-            stack = 1
-            if own:
-                stack = _stack(rows)
+            stack = _stack(rows) if own else 1
             start = start.unsqueeze(1).expand(-1, stack, *start.shape[1:])
         given = self.given_alphas.get(name)
         if given is not None:

@@ -17,7 +17,7 @@ from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
-from boundlab.methods.state import Split
+from boundlab.methods.splits import Split
 from boundlab.regions import Region
 from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
 from boundlab.relaxations.relaxation import Relaxation, checked

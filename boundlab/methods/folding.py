@@ -65,7 +65,7 @@ class _Layers:
         found = self._ending_at(node)
         if found is None:
             return [node]
-        layer, scale, shift = found.layer, found.scale, found.shift
+        layer = found.layer
         x, weight, *rest = layer.args
         bias, others = layer.kwargs.get("bias"), []
         if rest:
@@ -73,8 +73,9 @@ class _Layers:
         fixed = not self._is_perturbed(weight) and not self._is_perturbed(bias)
         if not isinstance(x, Ref) or not fixed:
             return [node]
-        scaled = Node(f"{node.name}.weight", _scaled, (weight, scale))
-        moved = Node(f"{node.name}.bias", _moved, (bias, scale, shift, Ref(scaled.name)))
+        scaled = Node(f"{node.name}.weight", _scaled, (weight, found.scale))
+        terms = (bias, found.scale, found.shift, Ref(scaled.name))
+        moved = Node(f"{node.name}.bias", _moved, terms)
         args = (x, Ref(scaled.name), Ref(moved.name), *others)
         kwargs = {key: value for key, value in layer.kwargs.items() if key != "bias"}
         return [scaled, moved, replace(node, op=layer.op, args=args, kwargs=kwargs)]

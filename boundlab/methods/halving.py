@@ -54,15 +54,12 @@ def halves(
         return None
     found: list[Half] = []
     for chosen in (slice(0, middle), slice(middle, samples)):
-        parts = list(leaves)
-        for k, leaf in enumerate(leaves):
-            if batched[k]:
-                parts[k] = _part(leaf, chosen)
+        parts = [
+            _part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)
+        ]
         if any(part is None for part in parts):
             return None
-        some = of_samples
-        if some is not None:
-            some = some[chosen]
+        some = None if of_samples is None else of_samples[chosen]
         found.append((pytree.tree_unflatten(parts, tree), some, _state_of(state, chosen)))
     return found
 

@@ -93,9 +93,7 @@ def find_method(method: str | Method) -> Method:
         name = ALIASES.get(name, name)
     if name in METHODS:
         return METHODS[name]
-    hint = ""
     close = difflib.get_close_matches(name, METHODS, 1)
-    if close:
-        hint = f" Did you mean '{close[0]}'?"
+    hint = f" Did you mean '{close[0]}'?" if close else ""
     known = ", ".join(map(repr, METHODS))
     raise ArgumentError(f"method must be one of {known}, or a bl.Method, not {method!r}.{hint}")

@@ -79,9 +79,7 @@ class Answer:
 def run(query: Query) -> Answer:
     """Bound every node that the targets depend on by the stages of the method."""
     methods = query.method.stages()
-    cheaper = methods
-    if query.method.optimize:
-        cheaper = methods[:-1]
+    cheaper = methods[:-1] if query.method.optimize else methods
     beside = [
         stage
         for regions, plan in _wider(query)
@@ -147,9 +145,7 @@ def bound_nodes(query: Query, method: Method, before: Stage | None = None) -> St
         known=query.state.intervals,
         splits=query.state.splits,
     )
-    forward_bounds = None
-    if method.is_forward:
-        forward_bounds = ForwardBounds(analysis)
+    forward_bounds = ForwardBounds(analysis) if method.is_forward else None
     # interval arithmetic finds the same intervals again: only refined ones are worth reading
     refined = None
     if before is not None and before.method.intermediate != "interval":
@@ -206,9 +202,7 @@ class Tightening:
         return None
 
     def _backward(self, analysis: Analysis, name: str, interval: Interval) -> Interval:
-        unstable = None
-        if not self.query.bound_all:
-            unstable = partial(analysis.unstable, name)
+        unstable = None if self.query.bound_all else partial(analysis.unstable, name)
         if self.refined is not None:
             found = interval.intersect(self.refined.interval(name))
         else:

@@ -14,6 +14,7 @@ from boundlab.compat.private import version
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph
 from boundlab.graph.layout import SHARED, SampleLayout
+from boundlab.methods.splits import Split
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.relaxations.interval import Interval
@@ -25,27 +26,6 @@ Betas = Mapping[str, Tensor]
 split."""
 Numbers = float | Sequence[float] | Tensor
 """One number, or one a sample."""
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """``sign * (x - at) >= 0`` for the elements of a node with sign 1 or -1; 0: no constraint.
-    Both have the shape of the node's value."""
-
-    sign: Tensor
-    at: Tensor
-
-    @staticmethod
-    def nowhere(like: Interval) -> Split:
-        """No constraint at all."""
-        zeros = torch.zeros_like(like.lower)
-        return Split(zeros, zeros)
-
-    def cut(self, x: Interval) -> Interval:
-        """The part of an interval in which the constraints hold; its ends may cross."""
-        lower = torch.where(self.sign > 0, torch.maximum(x.lower, self.at), x.lower)
-        upper = torch.where(self.sign < 0, torch.minimum(x.upper, self.at), x.upper)
-        return Interval(lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,17 +188,16 @@ class BoundState:
                 "statistics of the batch count"
             )
         pick = lambda name, value: self._pick(name, value, index, 0)
+        intervals, splits = {}, {}
+        for name, x in self.intervals.items():
+            intervals[name] = Interval(pick(name, x.lower), pick(name, x.upper))
+        for name, split in self.splits.items():
+            splits[name] = Split(pick(name, split.sign), pick(name, split.at))
         return replace(
             self,
             samples=len(index),
-            intervals={
-                name: Interval(pick(name, x.lower), pick(name, x.upper))
-                for name, x in self.intervals.items()
-            },
-            splits={
-                name: Split(pick(name, split.sign), pick(name, split.at))
-                for name, split in self.splits.items()
-            },
+            intervals=intervals,
+            splits=splits,
             alphas=self._taken(self.alphas, index),
             betas=self._taken(self.betas, index),
             origin=_at(self.origin, index),
@@ -237,11 +216,11 @@ class BoundState:
             return index.nonzero()[:, 0]
         if index.numel() == 0 and index.dim() == 1:
             return index.long()
-        whole = not index.is_floating_point() and index.dtype != torch.bool and index.dim() == 1
-        if not whole or bool((index < 0).any()) or bool((index >= (self.samples or 0)).any()):
+        samples = self.samples or 0
+        if index.dim() != 1 or not _are_below(samples, index):
             raise ArgumentError(
-                f"samples are chosen by numbers from 0 to {(self.samples or 0) - 1}, or by a mask "
-                f"of {self.samples} truth values"
+                f"samples are chosen by numbers from 0 to {samples - 1}, or by a mask of "
+                f"{self.samples} truth values"
             )
         return index.long()
 
@@ -313,7 +292,9 @@ class BoundState:
             flat[0, which.to(flat.device), index.to(flat.device)] = given.to(flat)
             return layout.place(flat, interval.shape)[0]
 
-        old = self.splits.get(name, Split.nowhere(interval))
+        old = self.splits.get(name)
+        if old is None:
+            old = Split.nowhere(interval)
         new = Split(with_new(old.sign, signs), with_new(old.at, points))
         return replace(self, splits={**self.splits, name: new})
 
@@ -337,28 +318,33 @@ class BoundState:
         _check_joinable(parts)
         first = parts[0]
         common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
+        intervals = {}
+        for name in common:
+            lower = _joined(parts, name, [part.intervals[name].lower for part in parts])
+            upper = _joined(parts, name, [part.intervals[name].upper for part in parts])
+            intervals[name] = Interval(lower, upper)
+        splits = {}
+        for name in first.splits:
+            sign = _joined(parts, name, [part.splits[name].sign for part in parts])
+            at = _joined(parts, name, [part.splits[name].at for part in parts])
+            splits[name] = Split(sign, at)
         return replace(
             first,
             samples=sum(part.samples or 0 for part in parts),
-            intervals={
-                name: Interval(
-                    _joined(parts, name, [part.intervals[name].lower for part in parts]),
-                    _joined(parts, name, [part.intervals[name].upper for part in parts]),
-                )
-                for name in common
-            },
-            splits={
-                name: Split(
-                    _joined(parts, name, [part.splits[name].sign for part in parts]),
-                    _joined(parts, name, [part.splits[name].at for part in parts]),
-                )
-                for name in first.splits
-            },
+            intervals=intervals,
+            splits=splits,
             alphas=_stacked(parts, [part.alphas for part in parts]),
             betas=_stacked(parts, [part.betas for part in parts]),
             origin=_one_behind_the_other([part.origin for part in parts]),
             empty=torch.cat([part._empty() for part in parts]),
         )
+
+
+def _are_below(end: int, numbers: Tensor) -> bool:
+    """Whether these are whole numbers from 0 to one before the end."""
+    if numbers.is_floating_point() or numbers.dtype == torch.bool:
+        return False
+    return not bool(((numbers < 0) | (numbers >= end)).any())
 
 
 def _at(tensor: Tensor | None, index: Tensor) -> Tensor | None:
