@@ -128,7 +128,9 @@ class Placement:
 
     def reindexed(self, change: Callable[[Tensor], Tensor]) -> Placement:
         """The windows of other rows: change takes the indices (rows, samples) of the runs."""
-        runs = [run and replace(run, index=change(run.index)) for run in self.runs]
+        runs = list(self.runs)
+        for d, run in self._moving_runs:
+            runs[d] = replace(run, index=change(run.index))
         return replace(self, runs=tuple(runs))
 
     @property

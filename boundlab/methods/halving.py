@@ -44,21 +44,22 @@ def halves(
     """The inputs (any structure), a tensor that begins with the samples and a state, cut in two;
     None if that cannot be done."""
     leaves, tree = pytree.tree_flatten(entries)
-    batched = [graph.nodes[name].layout.batched for name in graph.inputs]
-    sizes = {_samples(leaf) for leaf, has in zip(leaves, batched, strict=True) if has}
-    if len(sizes) != 1 or min(sizes) < 2 or not can_be_halved(graph):
+    assert len(leaves) == len(graph.inputs)
+    batched = [k for k, name in enumerate(graph.inputs) if graph.nodes[name].layout.batched]
+    sizes = {_samples(leaves[k]) for k in batched}
+    if len(sizes) != 1 or not can_be_halved(graph):
         return None
     (samples,) = sizes
     middle = samples // 2
-    if _breaks(graph, middle) or _breaks(graph, samples - middle):
+    if not middle or _breaks(graph, middle) or _breaks(graph, samples - middle):
         return None
     found: list[Half] = []
     for chosen in (slice(0, middle), slice(middle, samples)):
-        parts = [
-            _part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)
-        ]
-        if any(part is None for part in parts):
-            return None
+        parts = list(leaves)
+        for k in batched:
+            parts[k] = _part(leaves[k], chosen)
+            if parts[k] is None:
+                return None
         some = None if of_samples is None else of_samples[chosen]
         found.append((pytree.tree_unflatten(parts, tree), some, _state_of(state, chosen)))
     return found

@@ -92,7 +92,7 @@ class Side:
 
     @cached_property
     def sign(self) -> Tensor:
-        """(samples, size)."""
+        """1 for a lower bound, -1 for an upper one: (samples, size)."""
         return torch.where(self.elements.split(self.below), 1, -1).to(self.known.dtype)
 
     @cached_property
@@ -111,7 +111,8 @@ class Side:
         """The element that each row stands for: (rows, samples). Each sample's wanted elements come
         first; rows of samples that want fewer are filled with others."""
         wanted_first = self.wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)
-        return _spread(wanted_first[:, : self.count].T, self.counts).contiguous()
+        order = _spread(wanted_first[:, : self.count].T, self.counts)
+        return order.contiguous()  # and so will the rows be
 
     def rows(self, chosen: Tensor) -> Coefficients:
         """The coefficients of ``sign * element`` for chosen elements (rows, samples)."""
@@ -191,7 +192,8 @@ class Trial:
 
     @staticmethod
     def of(side: Side, looks: Looks) -> Trial:
-        """None if the other side of the elements has tried already."""
+        """No rows if the other side of the elements has tried already; else some of each sample, or
+        all if there are few."""
         if looks.before:
             return Trial(torch.zeros_like(side.counts), 0)
         few = side.counts <= 2 * TRIAL

@@ -81,7 +81,7 @@ class Basis:
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
 
     def _chosen(self, name: str, origin: Tensor | None) -> Tensor | None:
-        """Which samples of a node are asked for; None for all, as those that share it."""
+        """Which samples of a node are asked for; None for all, as of a node that they share."""
         if not self.graph.nodes[name].layout.batched:
             return None
         return origin
