@@ -6,7 +6,7 @@ Front ends (``boundlab.capture``) produce it; methods only read it. Its executab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.compat.private import pytree, qualified_name
+from boundlab.compat.private import OpOverload, pytree, qualified_name
 from boundlab.graph.layout import SHARED, SampleLayout
 from boundlab.graph.sizes import Sizes
 
@@ -26,6 +26,8 @@ class Ref:
     name: str
 
 
+Operator = Callable[..., Any]
+"""An operator of torch, or a function of tensors."""
 Example = tuple[tuple[int, ...], torch.dtype, bool]
 """Of an input: its shape, with 0 for free sizes, its dtype, and whether dimension 0 is free."""
 
@@ -38,12 +40,15 @@ class Origin:
     line: str = ""
 
     def __str__(self) -> str:
-        return ", ".join(
-            part for part in (f"module '{self.module}'" if self.module else "", self.line) if part
-        )
+        parts = []
+        if self.module:
+            parts.append(f"module '{self.module}'")
+        if self.line:
+            parts.append(self.line)
+        return ", ".join(parts)
 
 
-def _replaced(arg: Any, lookup: Callable[[str], Any]) -> Any:
+def _replaced(arg: object, lookup: Callable[[str], object]) -> Any:
     """As ``pytree.tree_map`` would do it, in a tenth of the time: every node of every question
     comes by."""
     if isinstance(arg, Ref):
@@ -65,7 +70,7 @@ class Node:
     """
 
     name: str
-    op: Callable[..., Any] | None = None
+    op: Operator | None = None
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     output: int | None = None
@@ -79,52 +84,60 @@ class Node:
         return tuple(dict.fromkeys(leaf.name for leaf in leaves if isinstance(leaf, Ref)))
 
     @property
-    def packet(self) -> Any:
+    def packet(self) -> Operator | None:
         """The operator without its overload: ``aten.add`` of ``aten.add.Tensor``; None for plain
         functions and independent nodes."""
-        return getattr(self.op, "overloadpacket", None)
+        if isinstance(self.op, OpOverload):
+            return self.op.overloadpacket
+        return None
 
     @cached_property
     def flat(self) -> bool:
         """Whether there are no keywords and nothing nested among the arguments."""
-        return not self.kwargs and not any(
-            isinstance(arg, (list, tuple, dict)) for arg in self.args
-        )
+        nested = any(isinstance(arg, (list, tuple, dict)) for arg in self.args)
+        return not self.kwargs and not nested
 
-    def arguments(self, lookup: Callable[[str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self, lookup: Callable[[str], object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with every reference replaced by what ``lookup`` says of it."""
-        return tuple(_replaced(arg, lookup) for arg in self.args), {
-            key: _replaced(arg, lookup) for key, arg in self.kwargs.items()
-        }
+        args = tuple(_replaced(arg, lookup) for arg in self.args)
+        kwargs = {key: _replaced(arg, lookup) for key, arg in self.kwargs.items()}
+        return args, kwargs
 
-    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """H_i: the value of the node for concrete arguments."""
         assert self.op is not None
         result = self.op(*args, **kwargs)
-        return result if self.output is None else result[self.output]
+        if self.output is None:
+            return result
+        return result[self.output]
 
     def __str__(self) -> str:
+        text = f"{self.name} = {op_name(self.op)}"
         where = str(self.origin)
-        return f"{self.name} = {op_name(self.op)}" + (f" ({where})" if where else "")
+        if where:
+            text += f" ({where})"
+        return text
 
 
-def equal(a: Any, b: Any) -> bool:
+def equal(a: object, b: object) -> bool:
     """Whether two constants are the same tensor, or two tensors of the same values."""
-    both = isinstance(a, Tensor) and isinstance(b, Tensor)
-    return a is b or (
-        both
-        and a.shape == b.shape
-        and a.dtype == b.dtype
-        and bool(((a == b) | ((a != a) & (b != b))).all())
-    )
+    if a is b:
+        return True
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return False
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    both_nan = (a != a) & (b != b)
+    return bool(((a == b) | both_nan).all())
 
 
-def op_name(op: Callable[..., Any] | None) -> str:
+def op_name(op: Operator | None) -> str:
     """The name of an operator as users know it: ``aten.relu``."""
     if op is None:
         return "input"
-    packet = getattr(op, "overloadpacket", op)
-    name = qualified_name(packet) or str(getattr(packet, "__name__", packet))
+    if isinstance(op, OpOverload):
+        op = op.overloadpacket
+    name = qualified_name(op) or str(getattr(op, "__name__", op))
     return name.replace("::", ".")
 
 
@@ -136,25 +149,24 @@ def _kind(graph: Graph, name: str) -> str:
     """What an independent node is; empty for calls and constants."""
     if name in graph.parameters:
         return "parameter " + graph.parameters[name]
-    return "input" if name in graph.inputs else ""
+    if name in graph.inputs:
+        return "input"
+    return ""
 
 
-def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[Any, ...]:
+def _written(graph: Graph, batch: Mapping[str, int]) -> tuple[object, ...]:
     """A graph in a form that does not depend on the names of its nodes; integers that it makes from
     shapes are put in where they are known for the batch sizes."""
     known = graph.sizes.known(batch)
-    places = {
-        name: Ref(str(place))
-        for place, name in enumerate(name for name in graph.nodes if name not in known)
-    }
+    unknown = [name for name in graph.nodes if name not in known]
+    places = {name: Ref(str(place)) for place, name in enumerate(unknown)}
     written = []
-    for name, node in graph.nodes.items():
-        if name not in known:
-            args, kwargs = node.arguments(lambda source: known.get(source, places.get(source)))
-            written.append((node.op, args, kwargs, node.output, _kind(graph, name)))
-    return tuple(written), tuple(
-        places.get(o.name, o) if isinstance(o, Ref) else o for o in graph.outputs
-    )
+    for name in unknown:
+        node = graph.nodes[name]
+        args, kwargs = node.arguments(lambda source: known.get(source, places.get(source)))
+        written.append((node.op, args, kwargs, node.output, _kind(graph, name)))
+    outputs = _replaced(graph.outputs, lambda name: places.get(name, Ref(name)))
+    return tuple(written), outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +187,11 @@ class Graph:
     inputs: tuple[str, ...]
     parameters: Mapping[str, str]
     constants: Mapping[str, Tensor]
-    outputs: tuple[Any, ...]
+    outputs: tuple[object, ...]
     batched: bool
     modules: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Example] = field(default_factory=dict)
-    literals: Mapping[str, Any] = field(default_factory=dict)
+    literals: Mapping[str, object] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     counts_samples: bool = False
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -196,7 +208,10 @@ class Graph:
         """Whether another graph applies the same operators, with the same settings, to the same
         values, and returns the same of them: for inputs of these batch sizes, or in all that is
         fixed."""
-        return _written(self, batch or {}) == _written(other, batch or {}) and all(
+        batch = batch or {}
+        if _written(self, batch) != _written(other, batch):
+            return False
+        return all(
             equal(self.constants[mine], other.constants[its])
             for mine, its in zip(_held(self), _held(other), strict=True)
         )
@@ -212,7 +227,7 @@ class Graph:
         return bool(self.constants) or any(isinstance(leaf, torch.device) for leaf in leaves)
 
     def run(
-        self, values: Mapping[str, Any], keep: Callable[[str], bool] | None = None
+        self, values: Mapping[str, object], keep: Callable[[str], bool] | None = None
     ) -> dict[str, Any]:
         """The executable specification: the value of every node, given those of all independent
         nodes."""
@@ -222,18 +237,20 @@ class Graph:
                 env[node.name] = node.call(*node.arguments(env.__getitem__))
         return env
 
-    def ancestors(self, targets: tuple[str, ...], ends: frozenset[Any] = frozenset()) -> set[str]:
+    def ancestors(self, targets: tuple[str, ...], ends: Set[object] = frozenset()) -> set[str]:
         """The targets and every node that they depend on, but not through operators in ``ends``."""
         found: set[str] = set()
         stack = list(targets)
         while stack:
             name = stack.pop()
-            if name not in found:
-                found.add(name)
-                stack.extend(() if self.nodes[name].op in ends else self.nodes[name].inputs)
+            if name in found:
+                continue
+            found.add(name)
+            if self.nodes[name].op not in ends:
+                stack.extend(self.nodes[name].inputs)
         return found
 
-    def dependents(self, sources: set[str], cuts: frozenset[Any] = frozenset()) -> set[str]:
+    def dependents(self, sources: set[str], cuts: Set[object] = frozenset()) -> set[str]:
         """The sources and every node whose value depends on one of them; operators in ``cuts`` pass
         nothing on."""
         found = set(sources)

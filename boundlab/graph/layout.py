@@ -111,27 +111,25 @@ class Layout(SampleLayout):
         return samples
 
     def sample_shape(self, shape: Sequence[int]) -> torch.Size:
+        before, after = shape[: self.dim], shape[self.dim + 1 :]
         merged = self.outer * self.inner
-        kept = [merged] if merged > 1 else []
-        return torch.Size([*shape[: self.dim], *kept, *shape[self.dim + 1 :]])
+        if merged > 1:
+            return torch.Size([*before, merged, *after])
+        return torch.Size([*before, *after])
 
     def samples_first(self, rows: Tensor, samples: int) -> Tensor:
-        shape = rows.shape[1:]
-        split = rows.reshape(
-            rows.shape[0],
-            *shape[: self.dim],
-            self.outer,
-            samples,
-            self.inner,
-            *shape[self.dim + 1 :],
-        )
+        count, *shape = rows.shape
+        before, after = shape[: self.dim], shape[self.dim + 1 :]
+        split = rows.reshape(count, *before, self.outer, samples, self.inner, *after)
         return split.movedim(self.dim + 2, 1).flatten(2)
 
     def sum(self, rows: Tensor, samples: int) -> Tensor:
         """``(rows, *shape) -> (rows, samples)``: the sum of each sample's elements."""
         if not self.plain:
             return self.samples_first(rows, samples).sum(2)
-        return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
+        if rows.dim() > 2:
+            return rows.flatten(2).sum(2)
+        return rows
 
     def dot(self, rows: Tensor, constant: Tensor, samples: int) -> Tensor:
         """``(rows, *shape), (*shape) or (rows, *shape) -> (rows, samples)``: inner products per
@@ -154,22 +152,21 @@ class Layout(SampleLayout):
             return torch.matmul(rows.sum(tuple(range(3, rows.dim()))), constant.flatten())
         # the same for all samples
         if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:
-            return torch.mv(
-                rows.reshape(rows.shape[0] * samples, -1), constant.expand(rows.shape[2:]).flatten()
-            ).reshape(-1, samples)
+            vector = constant.expand(rows.shape[2:]).flatten()
+            return torch.mv(rows.reshape(len(rows) * samples, -1), vector).reshape(-1, samples)
         if plain and constant.dim() < rows.dim():
-            return dots(
-                rows.reshape(rows.shape[0], samples, -1),
-                constant.expand(rows.shape[1:]).reshape(samples, -1),
-            )
+            vectors = constant.expand(rows.shape[1:]).reshape(samples, -1)
+            return dots(rows.reshape(len(rows), samples, -1), vectors)
         return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:
         before, after = shape[: self.dim], shape[self.dim + 1 :]
-        split = (*rows.shape[:2], *before, self.outer, self.inner, *after)
-        if not rows.numel():
-            return rows.new_zeros(split).movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
-        return rows.reshape(split).movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
+        sizes = (*rows.shape[:2], *before, self.outer, self.inner, *after)
+        if rows.numel():
+            split = rows.reshape(sizes)
+        else:
+            split = rows.new_zeros(sizes)
+        return split.movedim(1, self.dim + 2).reshape(rows.shape[0], *shape)
 
     def spread(self, numbers: Tensor, shape: torch.Size) -> Tensor:
         if self.plain:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import sympy
 
@@ -19,18 +18,17 @@ class Sizes:
     symbols (sympy). numbers: node that is an integer made from shapes -> its expression.
     """
 
-    symbols: Mapping[str, Any] = field(default_factory=dict)
-    assumptions: tuple[Any, ...] = ()
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    symbols: Mapping[str, sympy.Symbol] = field(default_factory=dict)
+    assumptions: tuple[sympy.Basic, ...] = ()
+    numbers: Mapping[str, sympy.Expr] = field(default_factory=dict)
 
-    def _values(self, batch: Mapping[str, int]) -> dict[Any, int]:
+    def _values(self, batch: Mapping[str, int]) -> dict[sympy.Symbol, int]:
         return {self.symbols[name]: size for name, size in batch.items() if name in self.symbols}
 
     def known(self, batch: Mapping[str, int]) -> dict[str, int]:
         """The integers made from shapes, as far as the sizes of inputs decide them."""
-        found = {
-            name: expression.subs(self._values(batch)) for name, expression in self.numbers.items()
-        }
+        values = self._values(batch)
+        found = {name: expression.subs(values) for name, expression in self.numbers.items()}
         return {name: int(number) for name, number in found.items() if number.is_Integer}
 
     def broken(self, batch: Mapping[str, int]) -> str | None:

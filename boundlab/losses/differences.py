@@ -28,17 +28,17 @@ def differences(answer: Answer, target: str, labels: Tensor) -> Interval:
     analysis = answer.analysis
     classes, samples = analysis.interval(target).shape[1], analysis.samples
     every = torch.arange(classes, device=labels.device)[:, None].expand(-1, samples)
-    pulled = [_units(analysis, target, chosen) for chosen in (every, labels[None])]
-    (ends, bias), (label_ends, label_bias) = pulled
+    ends, bias = _units(analysis, target, every)
+    label_ends, label_bias = _units(analysis, target, labels[None])
     centre, radius = bias - label_bias, torch.zeros_like(bias)
     for name in {**ends, **label_ends}:
         own, other = ends.get(name), label_ends.get(name)
         middle, reach = analysis.interval(name).ball
         if own is None or other is None:
-            found = _of_one(own, other, middle, reach)
+            moved, width = _of_one(own, other, middle, reach)
         else:
-            found = _of_both(own.whole(), other.whole(), middle, reach)
-        centre, radius = centre + found[0], radius + found[1]
+            moved, width = _of_both(own.whole(), other.whole(), middle, reach)
+        centre, radius = centre + moved, radius + width
     same = every == labels
     centre, radius = centre.masked_fill(same, 0.0), radius.masked_fill(same, 0.0)
     return Interval((centre - radius).T, (centre + radius).T)
@@ -72,16 +72,13 @@ def _units(
     """One element of the output a row and sample, pulled back through the affine operators at its
     end."""
     like = analysis.interval(target).lower
-    rows = Window.units(
-        torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape),
-        chosen,
-        like.shape[1:],
-    )
+    ones = torch.ones((), dtype=like.dtype, device=like.device).expand(chosen.shape)
+    rows = Window.units(ones, chosen, like.shape[1:])
 
     # whatever is not affine ends here, truth values read as numbers too: their lines are one-sided
     def ends_tail(name: str) -> bool:
-        return name in analysis.plan.tail_cut or not isinstance(
-            analysis.relaxation(name), AffineMap
-        )
+        if name in analysis.plan.tail_cut:
+            return True
+        return not isinstance(analysis.relaxation(name), AffineMap)
 
     return backward.propagate_backward(analysis, target, rows, backward.Steps(stop=ends_tail))

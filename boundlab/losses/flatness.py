@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,31 +59,32 @@ def weight_balls(
     if not eps >= 0:
         raise ArgumentError(f"eps must not be negative, but is {eps}")
     values = net.parameters()
-    names = (
-        [path for path, value in values.items() if value.dim() > 1]
-        if parameters is None
-        else list(parameters)
-    )
+    if parameters is None:
+        names = [path for path, value in values.items() if value.dim() > 1]
+    else:
+        names = list(parameters)
     unknown = sorted(set(names) - set(values))
     if unknown or not names:
         raise ArgumentError(
             f"no parameters to perturb: {', '.join(unknown) or 'none is named'}; there are: "
             f"{', '.join(sorted(values))}"
         )
-    size = lambda value: torch.linalg.vector_norm(value, norm) * eps if relative else eps
-    return {path: Lp(p=norm, eps=size(values[path])) for path in names}
+    if not relative:
+        return {path: Lp(p=norm, eps=eps) for path in names}
+    sizes = {path: torch.linalg.vector_norm(values[path], norm) for path in names}
+    return {path: Lp(p=norm, eps=size * eps) for path, size in sizes.items()}
 
 
 @undisturbed()
 def mean_loss_bound(
     net: Net,
-    *inputs: Any,
-    labels: Any = None,
+    *inputs: object,
+    labels: object = None,
     perturb: Mapping[str, Region],
     method: str = "crown-ibp",
     slopes: str = "adaptive",
     memory: int | str | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Tensor:
     """An upper bound of the mean cross entropy of a batch for all members of the regions, as one
     number, differentiable.
@@ -94,7 +94,7 @@ def mean_loss_bound(
     regions at once (see above), the others sample by sample. Its gradient is that of the bound with
     the tangents where they are: their own dependence on the weights is left out.
     """
-    entries, labels = net.split_labels(inputs, labels)
+    entries, given = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)
     row = find_method(method)
     answer = net.ask(entries, kwargs, Options(row, perturb, slopes, memory=memory))
@@ -102,16 +102,17 @@ def mean_loss_bound(
     shape = answer.analysis.values[target].shape
     if len(shape) != 2 or not answer.analysis.graph.nodes[target].layout.batched:
         raise ArgumentError(f"mean_loss_bound needs outputs (batch, classes), not {tuple(shape)}")
-    labels = net.read_labels(answer, target, labels)
+    read = net.read_labels(answer, target, given)
     if target not in answer.analysis.plan.variable:
         raise ArgumentError("the output does not depend on anything that is perturbed")
-    if not len(labels):
+    if not len(read):
         raise ArgumentError("the mean loss of an empty batch is not defined")
-    spec = margin_spec(labels, shape[1])
+    spec = margin_spec(read, shape[1])
     backward_mode = row.output == "backward"
     margins = spec_bounds(answer, target, spec, "both" if backward_mode else "lower")
     lower, upper = -margins.upper, -margins.lower  # of z_k = f_k - f_y, k != y
-    one_by_one = torch.logsumexp(torch.cat([upper.new_zeros(len(upper), 1), upper], 1), 1).mean()
+    exponents = torch.cat([upper.new_zeros(len(upper), 1), upper], 1)  # z_y = 0
+    one_by_one = torch.logsumexp(exponents, 1).mean()
     if not backward_mode or row.optimize:
         return one_by_one
     return torch.fmin(one_by_one, _joint(answer, target, spec.to(upper), lower, upper))
@@ -120,7 +121,7 @@ def mean_loss_bound(
 @undisturbed()
 def flatness(
     net: Net,
-    x: Any,
+    x: Tensor | Region | tuple[Tensor | Region, ...],
     labels: Tensor,
     eps: float,
     *,
@@ -138,7 +139,8 @@ def flatness(
     at once (default: all); the mean of the parts is a bound too, but the parts may choose different
     weights.
     """
-    entries, labels = (x if isinstance(x, tuple) else (x,)), labels_tensor(labels)
+    entries = x if isinstance(x, tuple) else (x,)
+    labels = labels_tensor(labels)
     if labels.dim() != 1:
         raise ArgumentError(
             f"labels must have the shape (batch,), one a sample, not {tuple(labels.shape)}"
@@ -151,18 +153,27 @@ def flatness(
     step = count if batch is None else batch
     for first in range(0, count, max(1, step)):
         part = slice(first, first + step)
-        some = tuple(_some(entry, part) if step < count else entry for entry in entries)
-        bound = mean_loss_bound(net, *some, labels[part], perturb=perturb, method=method)
-        at_centre = tuple(entry.centre if isinstance(entry, Region) else entry for entry in some)
-        clean = torch.nn.functional.cross_entropy(
-            net(*at_centre), labels[part].long().to(bound.device)
-        )
-        parts.append((bound - clean) * (len(labels[part]) / count))
+        some, own = entries, labels[part]
+        if step < count:
+            some = tuple(_some(entry, part) for entry in entries)
+        bound = mean_loss_bound(net, *some, own, perturb=perturb, method=method)
+        outputs = net(*map(_centre, some))
+        clean = torch.nn.functional.cross_entropy(outputs, own.long().to(bound.device))
+        parts.append((bound - clean) * (len(own) / count))
     return torch.stack(parts).sum()
 
 
-def _some(entry: Any, part: slice) -> Any:
-    found = entry.samples(part) if isinstance(entry, Region) else entry[part]
+def _centre(entry: Tensor | Region) -> Tensor:
+    if isinstance(entry, Region):
+        return entry.centre
+    return entry
+
+
+def _some(entry: Tensor | Region, part: slice) -> Tensor | Region:
+    """Some samples of an input."""
+    if not isinstance(entry, Region):
+        return entry[part]
+    found = entry.samples(part)
     if found is None:
         raise ArgumentError(
             f"a region of type {type(entry).__name__} cannot be taken apart: leave out batch="
@@ -203,10 +214,13 @@ class _Lines:
 def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """The bound of the mean loss over the shared regions, given bounds of z_k = f_k - f_y:
     (samples, classes - 1)."""
-    shift = upper.detach().clamp(min=0).amax(1) if upper.shape[1] else upper.new_zeros(len(upper))
+    if upper.shape[1]:
+        shift = upper.detach().clamp(min=0).amax(1)
+    else:  # the label is the only class
+        shift = upper.new_zeros(len(upper))
     rise, start = exp_chord(lower, upper, -shift[:, None].expand_as(upper))
-    lines = _lines(answer, target, (rise.unsqueeze(1) @ spec), start.sum(1) + torch.exp(-shift))
     least = torch.exp(-shift)  # exp(f_y - f_y)
+    lines = _lines(answer, target, rise.unsqueeze(1) @ spec, start.sum(1) + least)
     with torch.no_grad():
         fixed = lines.detach()
         shares = 1 / torch.maximum(fixed.largest(), least)
@@ -225,9 +239,8 @@ def _joint(answer: Answer, target: str, spec: Tensor, lower: Tensor, upper: Tens
 def _lines(answer: Answer, target: str, spec: Tensor, constant: Tensor) -> _Lines:
     """U_b for S_b <= constant_b - <spec_b, f>, in units that were shifted before."""
     analysis = answer.analysis
-    ends, bias = backward.propagate_backward(
-        analysis, target, analysis.elements(target).of_spec(spec)
-    )
+    start = analysis.elements(target).of_spec(spec)
+    ends, bias = backward.propagate_backward(analysis, target, start)
     constant = constant - bias[0]
     shared: list[tuple[Region, PerSample | Outer]] = []
     for name, rows in ends.items():

@@ -22,21 +22,17 @@ from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
 from boundlab.kernels.reductions import remember, remembered
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import (
-    Steps,
-    WindowRelaxation,
-    concretize,
-    propagate_backward,
-)
+from boundlab.methods.backward import Steps, WindowRelaxation, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once
 from boundlab.methods.optimizer import Variable, ascend
 from boundlab.methods.refine import Unstable, total_size
+from boundlab.methods.seen import SeenByWindows, seen_by_windows
 from boundlab.methods.state import Alphas, Betas
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.lines import Lines
 from boundlab.relaxations.planes import Planes
 from boundlab.relaxations.relaxation import Relaxation
-from boundlab.rules.registry import Call, SlopeFamily
+from boundlab.rules.registry import SlopeFamily
 
 GRAPH_FACTOR = 4
 """How much more autograd keeps of a row, over all nodes, than one step of it takes."""
@@ -65,18 +61,10 @@ class Alpha:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        for name, steps in (("iterations", self.iterations), ("inner", self.inner)):
-            if steps is not None and (
-                isinstance(steps, bool) or not isinstance(steps, int) or steps < 0
-            ):
-                raise ArgumentError(
-                    f"Alpha({name}=...) counts steps: a whole number >= 0, not {steps!r}"
-                )
-        if (
-            isinstance(self.lr, bool)
-            or not isinstance(self.lr, (int, float))
-            or not 0 < self.lr <= 1
-        ):
+        _check_steps("iterations", self.iterations)
+        if self.inner is not None:
+            _check_steps("inner", self.inner)
+        if not _is_number(self.lr) or not 0 < self.lr <= 1:
             raise ArgumentError(
                 f"Alpha(lr=...) is a share of the range of a slope: 0 < lr <= 1, not {self.lr!r}"
             )
@@ -84,9 +72,7 @@ class Alpha:
             raise ArgumentError(
                 f"Alpha(sides=...) must be 'both', 'lower' or 'upper', not {self.sides!r}"
             )
-        if self.stop_when is not None and (
-            isinstance(self.stop_when, bool) or not isinstance(self.stop_when, (int, float))
-        ):
+        if self.stop_when is not None and not _is_number(self.stop_when):
             raise ArgumentError(
                 "Alpha(stop_when=...) is a lower bound that is high enough, a number or None, not "
                 f"{self.stop_when!r}"
@@ -94,12 +80,23 @@ class Alpha:
 
     @property
     def inner_steps(self) -> int:
-        return self.iterations // 4 if self.inner is None else self.inner
+        if self.inner is None:
+            return self.iterations // 4
+        return self.inner
 
     def step(self, i: int, steps: int) -> float:
         """The length of step i: it falls to a fiftieth of the first one, but not faster than by a
         factor of 0.7 a step."""
         return self.lr * max(0.7, 0.02 ** (1 / steps)) ** i
+
+
+def _check_steps(name: str, steps: object) -> None:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ArgumentError(f"Alpha({name}=...) counts steps: a whole number >= 0, not {steps!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(eq=False)
@@ -126,9 +123,8 @@ class SlopeOptimizer:
         best of each row."""
         differentiable = torch.is_grad_enabled()
         length = partial(self.options.step, steps=steps)
-        best, values = ascend(
-            self.bounds, self.variables, steps, length, self.options.stop_when, report
-        )
+        enough = self.options.stop_when
+        best, values = ascend(self.bounds, self.variables, steps, length, enough, report)
         for key, value in values.items():
             self.variables[key].value = value
         if not differentiable:
@@ -170,14 +166,15 @@ class SlopeOptimizer:
     def _multipliers(self, name: str, rows: Dense) -> Variable:
         """Betas of a split: 0 to begin with, in units of the largest coefficient of the node."""
         shape = self.analysis.interval(name).shape
-        start = torch.zeros(1, _stack(rows), *shape, dtype=rows.dtype, device=rows.device)
+        value = torch.zeros(1, _stack(rows), *shape, dtype=rows.dtype, device=rows.device)
         # a node behind inactive neurons has no coefficients yet: then those that are asked for
         largest = _largest(rows)
         largest = torch.where(largest > 0, largest, _largest(self.rows))
-        scale = self._by_row(name, largest, start)
+        scale = self._by_row(name, largest, value)
+        rows_of = partial(self._by_row, name, like=value)
         given = self.given_betas.get(name)
-        value = start if given is None else self._checked(name, given, start).clamp(min=0)
-        rows_of = partial(self._by_row, name, like=start)
+        if given is not None:
+            value = self._checked(name, given, value).clamp(min=0)
         return Variable(value.clone().requires_grad_(), scale, math.inf, rows_of)
 
     def _sloped(self, name: str, rows: Coefficients) -> Relaxation | WindowRelaxation:
@@ -204,14 +201,15 @@ class SlopeOptimizer:
         if family is None:
             return
         start = family.start.detach()
+        own = family.by_row and not self._for_all(name)  # alphas for every row
         if family.by_row and isinstance(rows, Dense):
-            stack = 1 if self._for_all(name) else _stack(rows)
+            stack = _stack(rows) if own else 1
             start = start.unsqueeze(1).expand(-1, stack, *start.shape[1:])
         given = self.given_alphas.get(name)
         if given is not None:
             start = self._checked(name, given, start).clamp(0, 1)
         rows_of = None
-        if family.by_row and not self._for_all(name):
+        if own:
             rows_of = partial(self._by_row, name, like=start)
         self.variables["alpha", name] = Variable(start.clone().requires_grad_(), rows_of=rows_of)
 
@@ -236,6 +234,8 @@ class SlopeOptimizer:
         return nodes[name].layout.batched and any(not nodes[s].layout.batched for s in sources)
 
     def _family(self, name: str, rows: Coefficients) -> SlopeFamily | None:
+        """The relaxations to choose from at a node: of its elements, or of those that windows see
+        if every row has alphas of its own; None if there is no choice."""
         rule, call = self.analysis.plan.rules[name], self.analysis.calls[name]
         if name not in self.analysis.plan.nonlinear or not self.analysis.is_open(name):
             return None
@@ -244,8 +244,10 @@ class SlopeOptimizer:
             return family
         if not isinstance(rows, Window):
             return family
-        inside = _gathered(call, rows)
-        return None if inside is None else rule.family(inside)
+        inside = seen_by_windows(call, rows)
+        if inside is None:
+            return None
+        return rule.family(inside)
 
     def _by_row(self, name: str, values: Tensor, like: Tensor) -> Tensor:
         """Values (rows, samples) in the shape of a variable (numbers, rows, *shape), or (numbers,
@@ -256,49 +258,15 @@ class SlopeOptimizer:
 
 def _stack(rows: Dense) -> int:
     """How many rows a relaxation gets at once."""
-    return len(rows.flat()) if isinstance(rows, PerSample) else len(rows)
+    if isinstance(rows, PerSample):
+        return len(rows.flat())
+    return len(rows)
 
 
 @torch.no_grad()
 def _largest(rows: Coefficients) -> Tensor:
     """The largest coefficient: (rows, samples)."""
     return rows.by_sample().abs().amax(2)
-
-
-@dataclass(frozen=True, eq=False)
-class SeenByWindows:
-    """Lines whose elements are those that windows see, (rows, samples, *sizes), not those of a
-    node."""
-
-    lines: Relaxation
-
-    def backward_window(self, rows: Window) -> tuple[list[Window], Tensor | float]:
-        rows = rows.zero_padded()
-        pulled, terms = self.lines.backward(rows.values.unsqueeze(0))
-        total: Tensor | float = 0.0
-        for part, constant in terms:
-            total = total + (part[0] if constant is None else part[0] * constant).flatten(2).sum(2)
-        return [rows.with_values(part[0]) for part in pulled], total
-
-
-def _gathered(call: Call, rows: Window) -> Call | None:
-    """The call on the elements that the windows see, if it is elementwise without other tensors."""
-    if any(isinstance(leaf, Tensor) for leaf in call.leaves) or len(call.inputs) != 1:
-        return None
-    (x,) = call.inputs
-    if x.shape != torch.Size((rows.values.shape[1], *rows.places.shape)):
-        return None
-    part = Interval(rows.places.take(x.lower), rows.places.take(x.upper))
-    # outside of the node anything goes that the operator is defined for
-    if any(map(any, rows.places.overhang)):
-        inside = rows.places.take(torch.ones_like(x.lower)) > 0
-        part = Interval(
-            torch.where(inside, part.lower, x.lower.flatten()[0]),
-            torch.where(inside, part.upper, x.upper.flatten()[0]),
-        )
-    return replace(
-        call, leaves=tuple(part if isinstance(leaf, Interval) else leaf for leaf in call.leaves)
-    )
 
 
 def _rows_at_once(analysis: Analysis, target: str) -> int:
@@ -330,7 +298,9 @@ def optimize_spec(
     rows of a chunk share are not returned if there are several chunks.
     """
     step = _rows_at_once(analysis, target)
-    total, done = -(-len(rows) // step) * (options.iterations + 1), 0
+    chunks = [slice(first, first + step) for first in range(0, len(rows), step)]
+    total = len(chunks) * (options.iterations + 1)
+    done = 0
 
     def note() -> None:
         nonlocal done
@@ -338,9 +308,9 @@ def optimize_spec(
         if report is not None:
             report("optimising slopes", done, total)
 
+    given_alphas, given_betas = start
     parts = []
-    for chunk in (slice(first, first + step) for first in range(0, len(rows), step)):
-        given_alphas, given_betas = start
+    for chunk in chunks:
         optimizer = SlopeOptimizer(
             analysis,
             target,
@@ -354,20 +324,27 @@ def optimize_spec(
     if len(parts) == 1:
         return parts[0]
     bounds = torch.cat([part.bounds for part in parts])
-    alphas = _stacked([part.alphas for part in parts], [len(part.bounds) for part in parts])
-    betas = _stacked([part.betas for part in parts], [len(part.bounds) for part in parts])
+    sizes = [len(part.bounds) for part in parts]
+    alphas = _stacked([part.alphas for part in parts], sizes)
+    betas = _stacked([part.betas for part in parts], sizes)
     return Optimized(bounds, alphas, betas)
 
 
 def _of_chunk(tensor: Tensor, rows: int, chunk: slice) -> Tensor:
     """The numbers of some rows; those that all rows share as they are."""
-    return tensor[:, chunk] if tensor.shape[1] == rows else tensor
+    if tensor.shape[1] != rows:
+        return tensor
+    return tensor[:, chunk]
 
 
 def _stacked(parts: list[Mapping[str, Tensor]], sizes: list[int]) -> dict[str, Tensor]:
     """The numbers of all chunks, of the nodes where each row has its own."""
-    own = lambda name: all(p[name].shape[1] == size for p, size in zip(parts, sizes, strict=True))
-    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0] if own(name)}
+    found = {}
+    for name in parts[0]:
+        tensors = [part[name] for part in parts]
+        if [tensor.shape[1] for tensor in tensors] == sizes:
+            found[name] = torch.cat(tensors, 1)
+    return found
 
 
 def optimize_node(
@@ -376,10 +353,14 @@ def optimize_node(
     """The interval of an intermediate node, tightened where it is unstable still."""
     elements, known = analysis.elements(target), analysis.interval(target)
     steps = options.inner_steps
-    every = torch.ones_like(known.lower, dtype=torch.bool)
-    wanted = elements.split(every if unstable is None else unstable(known))
-    count = int(wanted.sum(1).max()) if wanted.numel() else 0
-    if not count or not steps:
+    if unstable is None:
+        wanted = elements.split(torch.ones_like(known.lower, dtype=torch.bool))
+    else:
+        wanted = elements.split(unstable(known))  # (samples, size)
+    if not steps or not wanted.numel():
+        return known
+    count = int(wanted.sum(1).max())
+    if not count:
         return known
     order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
     infinite = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)

@@ -17,7 +17,7 @@ from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
-from boundlab.methods.state import Split
+from boundlab.methods.splits import Split
 from boundlab.regions import Region
 from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
 from boundlab.relaxations.relaxation import Relaxation, checked
@@ -64,15 +64,19 @@ class Analysis:
     def unstable(self, name: str, x: Interval) -> Tensor:
         """The elements of a node in an interval for which tighter bounds can change a relaxation,
         as a mask."""
+
+        def known(source: str) -> object:
+            if source == name:
+                return x
+            return self.values.get(source)
+
         mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
         for reader in self.plan.readers[name]:
             call = self.plan.calls[reader]
-            known = lambda source: x if source == name else self.values.get(source)
-            mask |= (
-                self.plan.rules[reader].unstable(call.with_values(known))
-                if len(set(call.names)) == 1
-                else x.lower < x.upper
-            )
+            if len(set(call.names)) == 1:
+                mask |= self.plan.rules[reader].unstable(call.with_values(known))
+            else:
+                mask |= x.lower < x.upper
         return mask
 
     def is_open(self, name: str) -> bool:
@@ -133,12 +137,13 @@ class Analysis:
         room = 64 * torch.finfo(part.dtype).eps * size
         crossed = elements.split(part.lower) > elements.split(part.upper) + room
         found = crossed.any(1).expand(self.samples)
-        self.empty = found if self.empty is None else self.empty | found
+        if self.empty is not None:
+            found = found | self.empty
+        self.empty = found
 
     def fill(self, refine: Refine) -> Analysis:
         """Bound every node that the targets depend on, in topological order."""
         self._gather_gradients()
-        shapes = {op for op in CUTS if op is not clean}
         statistics = self._clean_values()
         for node in self.graph.nodes.values():
             name = node.name
@@ -147,33 +152,38 @@ class Analysis:
             if name in self.regions:
                 self.values[name] = refine(self, node, self.restrict(name, self._hull(name)))
             elif name in self.plan.rules:
-                rule, call = (
-                    self.plan.rules[name],
-                    self.plan.calls[name].with_values(self.values.__getitem__, self.slopes),
-                )
-                self.calls[name] = call
-                interval = rule.interval(call)
-                if not interval.dtype.is_floating_point:
-                    refuse_wrapping(rule, call, interval)
-                self.values[name] = refine(self, node, self.restrict(name, interval))
-                if rule.uses_result:
-                    self.calls[name] = replace(call, result=self.interval(name))
-                    self._relaxations.pop(name, None)  # made while less was known of the result
+                self._fill_perturbed(node, refine)
             elif node.op is clean:
                 self.values[name] = statistics[node.inputs[0]]
             elif name not in self.values:
-                lookup = self.values.__getitem__
-                if node.op in shapes:
-                    lookup = lambda n: lower_of(self.values[n])
-                self.values[name] = node.call(*node.arguments(lookup))
+                self.values[name] = node.call(*node.arguments(self._argument_of(node)))
         return self
+
+    def _fill_perturbed(self, node: Node, refine: Refine) -> None:
+        """Bound a node whose arguments are bounded."""
+        name, rule = node.name, self.plan.rules[node.name]
+        call = self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
+        self.calls[name] = call
+        interval = rule.interval(call)
+        if not interval.dtype.is_floating_point:
+            refuse_wrapping(rule, call, interval)
+        self.values[name] = refine(self, node, self.restrict(name, interval))
+        if rule.uses_result:
+            self.calls[name] = replace(call, result=self.interval(name))
+            self._relaxations.pop(name, None)  # made while less was known of the result
+
+    def _argument_of(self, node: Node) -> Callable[[str], object]:
+        """From the names of a node's arguments to their values; operators that read shapes only get
+        a member of an interval."""
+        if node.op in CUTS and node.op is not clean:
+            return lambda name: lower_of(self.values[name])
+        return self.values.__getitem__
 
     def _gather_gradients(self) -> None:
         """In training, weights of linear layers are read by intervals and by rows: their gradient
         is made once."""
-        weights = (
-            node.args[1] for node in self.graph.nodes.values() if node.op is aten.linear.default
-        )
+        layers = (node for node in self.graph.nodes.values() if node.op is aten.linear.default)
+        weights = (layer.args[1] for layer in layers)
         for name in {weight.name for weight in weights if isinstance(weight, Ref)}:
             if is_trained(self.values.get(name)):
                 self.values[name] = gathered(self.values[name])
@@ -181,9 +191,11 @@ class Analysis:
     def _hull(self, name: str) -> Interval:
         region = self.regions[name]
         hull, reach = region.hull(), region.reach()
-        return hull if reach is None else DualNormInterval(hull.lower, hull.upper, reach)
+        if reach is None:
+            return hull
+        return DualNormInterval(hull.lower, hull.upper, reach)
 
-    def _clean_values(self) -> dict[str, Any]:
+    def _clean_values(self) -> dict[str, Tensor]:
         """The values, for the centres of the regions, of what train-mode statistics are taken
         from."""
         whole = self.plan.whole
@@ -195,7 +207,7 @@ class Analysis:
         needed = whole.ancestors(wanted)
         centres = {name: region.centre for name, region in self.regions.items()}
         found = whole.run({**self.values, **centres}, keep=lambda name: name in needed)
-        self.values |= {
-            name: value for name, value in found.items() if name not in self.plan.variable
-        }
+        for name, value in found.items():
+            if name not in self.plan.variable:
+                self.values[name] = value
         return found

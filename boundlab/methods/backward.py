@@ -13,6 +13,7 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import Dense, PerSample, of_node
 from boundlab.coefficients.window import Window
+from boundlab.graph.layout import SampleLayout
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.memory import keep
 from boundlab.relaxations.relaxation import Relaxation, Terms
@@ -170,7 +171,11 @@ def _step(analysis: Analysis, name: str, rows: Coefficients, choose: Choose | No
     """F_i for one node: coefficients of its arguments, and the constant per row and sample."""
     if isinstance(rows, Window) and not _stays_narrow(analysis, name, rows):
         rows = rows.whole()
-    relaxation = analysis.relaxation(name) if choose is None else choose(name, rows)
+    relaxation: Relaxation | WindowRelaxation
+    if choose is None:
+        relaxation = analysis.relaxation(name)
+    else:
+        relaxation = choose(name, rows)
     found: Propagated | None = None
     if isinstance(rows, Window):
         found = relaxation.backward_window(rows)
@@ -197,21 +202,39 @@ def _dense_step(analysis: Analysis, name: str, relaxation: Relaxation, rows: Den
         return [rows.unflat(part) for part in flat], _constant(rows, terms)
     layouts = [analysis.graph.nodes[source].layout for source in analysis.calls[name].names]
     shared = {k for k, layout in enumerate(layouts) if not layout.batched}
-    closed = None
-    if shared and rows.layout.plain:
-        closed = relaxation.backward_per_sample(rows.values, shared)
-    parts, terms = relaxation.backward(rows.values) if closed is None else closed
-    propagated: list[Coefficients | Tensor] = list(parts)
-    if shared and closed is None:
-        copies = PerSample.of(rows.layout.separate(rows.values, rows.samples))
-        apart, _ = relaxation.backward(copies.flat())
-        for k in shared:
-            propagated[k] = copies.unflat(apart[k])
-    wrapped = [
-        of_node(part, layout, rows.samples) if isinstance(part, Tensor) else part
-        for part, layout in zip(propagated, layouts, strict=True)
+    parts, terms = _pulled_back(relaxation, rows, shared)
+    propagated = [
+        _of_argument(part, layout, rows.samples)
+        for part, layout in zip(parts, layouts, strict=True)
     ]
-    return wrapped, _constant(rows, terms)
+    return propagated, _constant(rows, terms)
+
+
+def _pulled_back(
+    relaxation: Relaxation, rows: Dense, shared: set[int]
+) -> tuple[list[Coefficients | Tensor], Terms]:
+    """The coefficients of the arguments, those of the ``shared`` ones sample by sample, and the
+    terms of the constant."""
+    if not shared:
+        parts, terms = relaxation.backward(rows.values)
+        return list(parts), terms
+    if rows.layout.plain:
+        closed = relaxation.backward_per_sample(rows.values, shared)
+        if closed is not None:
+            return list(closed[0]), closed[1]
+    parts, terms = relaxation.backward(rows.values)
+    found: list[Coefficients | Tensor] = list(parts)
+    copies = PerSample.of(rows.layout.separate(rows.values, rows.samples))
+    apart, _ = relaxation.backward(copies.flat())
+    for k in shared:
+        found[k] = copies.unflat(apart[k])
+    return found, terms
+
+
+def _of_argument(part: Coefficients | Tensor, layout: SampleLayout, samples: int) -> Coefficients:
+    if isinstance(part, Tensor):
+        return of_node(part, layout, samples)
+    return part
 
 
 def _constant(rows: Dense, terms: Terms) -> Tensor | float:

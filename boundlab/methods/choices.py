@@ -42,29 +42,35 @@ class ExactPerPosition:
         """None if no region has versions."""
         found = {name: region.versions() for name, region in analysis.regions.items()}
         values = {name: versions for name, versions in found.items() if versions is not None}
-        return ExactPerPosition(analysis, values, set(values)) if values else None
+        if not values:
+            return None
+        return ExactPerPosition(analysis, values, set(values))
 
     def bound(self, node: Node, interval: Interval) -> Interval | None:
         """The exact bounds of an affine node, or None if there are none to be had this way.
         interval: by interval arithmetic."""
-        plan, call = self.analysis.plan, self.analysis.calls.get(node.name)
-        if call is None or node.name not in plan.affine_only:
+        call = self.analysis.calls.get(node.name)
+        if call is None or node.name not in self.analysis.plan.affine_only:
             return None
         if moves_only(call):
-            found = interval if call.names[0] in self.exact else None
+            if call.names[0] not in self.exact:
+                return None
+            found = interval
         else:
-            sources = [name for name in plan.behind(node.name) if name in self.analysis.regions]
-            wanted = (
-                node.name in plan.last_affine and len(sources) == 1 and sources[0] in self.values
-            )
-            found = self._extremes(node.name) if wanted and self.is_apart(node.name) else None
-        if found is not None:
-            self.exact.add(node.name)
+            if not self._is_wanted(node.name) or not self.is_apart(node.name):
+                return None
+            values = self._run(node.name, self.values)
+            found = Interval(values.amin(0), values.amax(0))
+        self.exact.add(node.name)
         return found
 
-    def _extremes(self, name: str) -> Interval:
-        values = self._run(name, self.values)
-        return Interval(values.amin(0), values.amax(0))
+    def _is_wanted(self, name: str) -> bool:
+        """Whether a node is the last affine one on its way, from one source that has versions."""
+        plan = self.analysis.plan
+        if name not in plan.last_affine:
+            return False
+        sources = [source for source in plan.behind(name) if source in self.analysis.regions]
+        return len(sources) == 1 and sources[0] in self.values
 
     def is_apart(self, name: str) -> bool:
         """Whether every element of a node depends on one position of the source at most. That may
@@ -81,69 +87,63 @@ class ExactPerPosition:
 
     def _found_owners(self, name: str) -> Tensor | None:
         if name in self.analysis.regions:
-            x = self.analysis.interval(name).lower
-            count = (
-                torch.arange(1, x.shape[1] + 1, dtype=torch.float64, device=x.device)
-                if x.dim() > 1
-                else None
-            )
-            return (
-                None
-                if count is None or name not in self.values
-                else count.reshape(-1, *[1] * (x.dim() - 2)).expand(x.shape)
-            )
+            return self._owners_in_source(name)
         call = self.analysis.calls[name]
         found = [self._owners(source) for source in call.names]
         owners = [owner for owner in found if owner is not None]
         if len(owners) < len(found):
             return None
-        kind = _structure(call.node)
         if find_rule(call.node).facts.moves:
-            blank = lambda leaf: (
-                torch.zeros_like(leaf, dtype=torch.float64)
-                if isinstance(leaf, Tensor) and leaf.is_floating_point()
-                else leaf
-            )
-            moved: Tensor = call.bind(constant=blank)(*owners)
+            moved: Tensor = call.bind(constant=_of_nobody)(*owners)
             return moved
-        if kind is pointwise:
+        if _structure(call.node) is pointwise:
             return _merged(owners, self.analysis.interval(name).shape)
         return self._beside(call, owners)
+
+    def _owners_in_source(self, name: str) -> Tensor | None:
+        """The positions of a source (samples, positions, ...) themselves."""
+        x = self.analysis.interval(name).lower
+        if x.dim() < 2 or name not in self.values:
+            return None
+        positions = torch.arange(1, x.shape[1] + 1, dtype=torch.float64, device=x.device)
+        return _spread(positions, 1, x.shape)
 
     def _beside(self, call: Call, owners: list[Tensor]) -> Tensor | None:
         """Of an operator that is parallel along the dimension that counts the positions, or reads
         one position alone."""
-        values, shape = self.analysis.values, self.analysis.interval(call.node.name).shape
+        shape = self.analysis.interval(call.node.name).shape
         only = torch.cat([owner.unique() for owner in owners]).unique()
         if len(only[only > 0]) <= 1:
             return only.clamp(min=0).amax().expand(shape)
-        known = {source: values[source] for source in call.node.inputs}
-        shapes = {
-            source: tuple(value.shape)
+        lines = [_along(owner) for owner in owners]
+        places = lines[0][1]
+        if places is None:
+            return None
+        if any(other is None or not torch.equal(other, places) for _, other in lines):
+            return None
+        layouts = {source: Layout(dim) for source, (dim, _) in zip(call.names, lines, strict=True)}
+        layout = self._layout(call.node, layouts, len(places))
+        if layout is None or layout.outer * layout.inner > 1:
+            return None
+        return _spread(places, layout.dim, shape)
+
+    def _layout(self, node: Node, layouts: dict[str, Layout], count: int) -> Layout | None:
+        """Where ``count`` positions lie in a node, as if they were samples, given where they lie in
+        its arguments; None if they meet there, or that is not known."""
+        known = {source: self.analysis.values[source] for source in node.inputs}
+        tensors = {
+            source: value
             for source, value in known.items()
             if isinstance(value, (Tensor, Interval))
         }
-        lines = {source: _along(owner) for source, owner in zip(call.names, owners, strict=True)}
-        places = next(iter(lines.values()))[1]
-        if places is None or any(
-            other is None or not torch.equal(other, places) for _, other in lines.values()
-        ):
-            return None
-        layouts, count = {source: Layout(dim) for source, (dim, _) in lines.items()}, len(places)
-        masks = frozenset(source for source in shapes if known[source].dtype == torch.bool)
+        shapes = {source: tuple(value.shape) for source, value in tensors.items()}
+        shapes[node.name] = tuple(self.analysis.interval(node.name).shape)
+        masks = frozenset(source for source, x in tensors.items() if x.dtype == torch.bool)
         numbers = {source: value for source, value in known.items() if isinstance(value, int)}
         try:
-            site = Site(
-                call.node, count, {**shapes, call.node.name: tuple(shape)}, layouts, numbers, masks
-            )
-            layout = find_structure(call.node)(site)
+            return find_structure(node)(Site(node, count, shapes, layouts, numbers, masks))
         except (Meets, Unknown):
             return None
-        return (
-            None
-            if layout is None or layout.outer * layout.inner > 1
-            else _spread(places, layout.dim, shape)
-        )
 
     def _run(self, name: str, known: dict[str, Tensor]) -> Tensor:
         """A node for all runs in ``known`` at once, which keeps what was found on the way."""
@@ -153,6 +153,13 @@ class ExactPerPosition:
         arguments = [self._run(source, known) for source in call.names]
         known[name] = mapped(call.bind(), arguments)
         return known[name]
+
+
+def _of_nobody(leaf: object) -> object:
+    """A constant as what depends on no position."""
+    if isinstance(leaf, Tensor) and leaf.is_floating_point():
+        return torch.zeros_like(leaf, dtype=torch.float64)
+    return leaf
 
 
 def _structure(node: Node) -> Structure | None:
@@ -177,11 +184,14 @@ def _along(owners: Tensor) -> tuple[int, Tensor | None]:
     """The only dimension along which the positions change, and which there are; no positions if
     there is no such dimension."""
     for dim in range(owners.dim()):
-        places = owners.movedim(dim, 0).flatten(1)[:, 0] if owners.numel() else owners.new_zeros(0)
+        places = owners.new_zeros(0)
+        if owners.numel():
+            places = owners.movedim(dim, 0).flatten(1)[:, 0]
         if bool((owners == _spread(places, dim, owners.shape)).all()):
             return dim, places
     return 0, None
 
 
 def _spread(places: Tensor, dim: int, shape: torch.Size) -> Tensor:
+    """Positions along one dimension of a node: (size of the dimension,) -> (*shape)."""
     return places.reshape(-1, *[1] * (len(shape) - dim - 1)).expand(shape)

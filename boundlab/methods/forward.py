@@ -7,8 +7,9 @@ term last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -19,7 +20,23 @@ from boundlab.methods.analysis import Analysis
 from boundlab.regions import Region
 from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
-from boundlab.relaxations.relaxation import ForwardBound
+from boundlab.relaxations.relaxation import ForwardBound, Relaxation
+
+Form = ForwardBound | IdentityForm
+"""A linear function of the sources, written out or not."""
+
+
+class TakesIdentity(Protocol):
+    """A relaxation that takes the linear bound of a source in itself as it is."""
+
+    def forward(
+        self, lower: Sequence[Form], upper: Sequence[Form]
+    ) -> tuple[ForwardBound, ForwardBound]:
+        """As :meth:`Relaxation.forward`."""
+
+
+def _takes_identity(relaxation: Relaxation) -> TypeGuard[TakesIdentity]:
+    return relaxation.accepts_identity
 
 
 @dataclass(eq=False)
@@ -27,8 +44,8 @@ class ForwardBounds:
     """The linear bounds found so far in one analysis."""
 
     analysis: Analysis
-    lower: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
-    upper: dict[str, ForwardBound | IdentityForm] = field(default_factory=dict)
+    lower: dict[str, Form] = field(default_factory=dict)
+    upper: dict[str, Form] = field(default_factory=dict)
 
     def _source_shape(self, name: str) -> torch.Size:
         """The shape of one sample of a source."""
@@ -55,23 +72,25 @@ class ForwardBounds:
         else:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
-            lower, upper = [self.lower[n] for n in names], [self.upper[n] for n in names]
-            if not (relaxation.accepts_identity and node.layout.plain):
-                lower, upper = [dense(form) for form in lower], [dense(form) for form in upper]
-            self.lower[name], self.upper[name] = relaxation.forward(lower, upper)  # type: ignore[arg-type]
+            lower = [self.lower[source] for source in names]
+            upper = [self.upper[source] for source in names]
+            if node.layout.plain and _takes_identity(relaxation):
+                found = relaxation.forward(lower, upper)
+            else:
+                found = relaxation.forward([dense(f) for f in lower], [dense(f) for f in upper])
+            self.lower[name], self.upper[name] = found
 
-    def _source(self, node: Node, interval: Interval) -> ForwardBound | IdentityForm:
+    def _source(self, node: Node, interval: Interval) -> Form:
+        """A source as a linear function of the sources."""
         names = list(self.analysis.regions)
         first = sum(self.width(name) for name in names[: names.index(node.name)])
         if not node.layout.batched:
             return IdentityForm(first, self.columns, interval)
         size = self.width(node.name)
-        form = torch.zeros(
-            self.columns + 1, *interval.shape, dtype=interval.dtype, device=interval.device
-        )
-        form[first : first + size] = torch.eye(size, dtype=form.dtype, device=form.device).reshape(
-            size, 1, *interval.shape[1:]
-        )
+        dtype, device = interval.dtype, interval.device
+        form = torch.zeros(self.columns + 1, *interval.shape, dtype=dtype, device=device)
+        unit = torch.eye(size, dtype=dtype, device=device)
+        form[first : first + size] = unit.reshape(size, 1, *interval.shape[1:])
         return form
 
     def _by_source(self, columns: Tensor, node: Node) -> Iterator[tuple[Region, Tensor]]:
@@ -96,10 +115,9 @@ class ForwardBounds:
         return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1]
 
     def interval(self, node: Node) -> Interval:
-        return Interval(
-            self.minimum(dense(self.lower[node.name]), node),
-            -self.minimum(-dense(self.upper[node.name]), node),
-        )
+        lower = self.minimum(dense(self.lower[node.name]), node)
+        upper = -self.minimum(-dense(self.upper[node.name]), node)
+        return Interval(lower, upper)
 
     def lower_rows(self, node: Node, rows: Coefficients) -> Tensor:
         """Lower bounds of rows of a node from its linear bounds in the sources: (rows, samples)."""
@@ -107,9 +125,8 @@ class ForwardBounds:
         low = node.layout.samples_first(dense(self.lower[node.name]), self.analysis.samples)
         up = node.layout.samples_first(dense(self.upper[node.name]), self.analysis.samples)
         c = rows.by_sample()
-        merged = torch.einsum("rso,cso->crs", c.clamp(min=0), low) + torch.einsum(
-            "rso,cso->crs", c.clamp(max=0), up
-        )
+        from_below = torch.einsum("rso,cso->crs", c.clamp(min=0), low)
+        merged = from_below + torch.einsum("rso,cso->crs", c.clamp(max=0), up)
         total = merged[-1]
         for region, part in self._by_source(merged[:-1], node):
             total = total + region.minimum(part)

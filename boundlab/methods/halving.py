@@ -27,42 +27,61 @@ def can_be_taken_apart(graph: Graph) -> bool:
 
 def can_be_halved(graph: Graph) -> bool:
     """Whether samples can be asked for apart, and the outputs begin with them."""
-    return can_be_taken_apart(graph) and all(
+    samples_first = all(
         isinstance(output, Ref) and graph.nodes[output.name].layout.plain
         for output in graph.outputs
     )
+    return samples_first and can_be_taken_apart(graph)
+
+
+Half = tuple[Any, Tensor | None, BoundState | None]
+"""Inputs of any structure, a tensor that begins with the samples, and a state."""
 
 
 def halves(
-    graph: Graph, entries: Any, of_samples: Tensor | None, state: BoundState | None
-) -> list[tuple[Any, Tensor | None, BoundState | None]] | None:
+    graph: Graph, entries: object, of_samples: Tensor | None, state: BoundState | None
+) -> list[Half] | None:
     """The inputs (any structure), a tensor that begins with the samples and a state, cut in two;
     None if that cannot be done."""
     leaves, tree = pytree.tree_flatten(entries)
-    batched = [graph.nodes[name].layout.batched for name in graph.inputs]
-    sizes = {
-        len(leaf.centre if isinstance(leaf, Region) else leaf)
-        for leaf, has in zip(leaves, batched, strict=True)
-        if has
-    }
-    if len(sizes) != 1 or min(sizes) < 2 or not can_be_halved(graph):
+    assert len(leaves) == len(graph.inputs)
+    batched = [k for k, name in enumerate(graph.inputs) if graph.nodes[name].layout.batched]
+    sizes = {_samples(leaves[k]) for k in batched}
+    if len(sizes) != 1 or not can_be_halved(graph):
         return None
     (samples,) = sizes
-    if any(
-        graph.sizes.broken(dict.fromkeys(graph.sizes.symbols, size))
-        for size in (samples // 2, samples - samples // 2)
-    ):
+    middle = samples // 2
+    if not middle or _breaks(graph, middle) or _breaks(graph, samples - middle):
         return None
-    found: list[tuple[Any, Tensor | None, BoundState | None]] = []
-    for chosen in (slice(0, samples // 2), slice(samples // 2, samples)):
-        parts = [
-            _part(leaf, chosen) if has else leaf for leaf, has in zip(leaves, batched, strict=True)
-        ]
-        if any(part is None for part in parts):
-            return None
+    found: list[Half] = []
+    for chosen in (slice(0, middle), slice(middle, samples)):
+        parts = list(leaves)
+        for k in batched:
+            parts[k] = _part(leaves[k], chosen)
+            if parts[k] is None:
+                return None
         some = None if of_samples is None else of_samples[chosen]
         found.append((pytree.tree_unflatten(parts, tree), some, _state_of(state, chosen)))
     return found
+
+
+def _samples(leaf: Region | Tensor) -> int:
+    if isinstance(leaf, Region):
+        return len(leaf.centre)
+    return len(leaf)
+
+
+def _part(leaf: Region | Tensor, chosen: slice) -> Region | Tensor | None:
+    """Some samples of an input; None if a region cannot be taken apart."""
+    if isinstance(leaf, Region):
+        return leaf.samples(chosen)
+    return leaf[chosen]
+
+
+def _breaks(graph: Graph, samples: int) -> bool:
+    """Whether the graph may compute something else than the model for so many samples."""
+    sizes = dict.fromkeys(graph.sizes.symbols, samples)
+    return graph.sizes.broken(sizes) is not None
 
 
 def _state_of(state: BoundState | None, chosen: slice) -> BoundState | None:
@@ -71,20 +90,16 @@ def _state_of(state: BoundState | None, chosen: slice) -> BoundState | None:
     return state.take(torch.arange(chosen.start, chosen.stop))
 
 
-def _part(leaf: Any, chosen: slice) -> Any:
-    return leaf.samples(chosen) if isinstance(leaf, Region) else leaf[chosen]
-
-
-def joined(results: Sequence[Any]) -> Any:
+def joined(results: Sequence[object]) -> Any:
     """Results of consecutive parts of a batch as one."""
     is_result = lambda value: isinstance(value, (Bounds, Tensor))
     flat = [pytree.tree_flatten(result, is_leaf=is_result) for result in results]
-    return pytree.tree_unflatten(
-        [_cat(parts) for parts in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1]
-    )
+    _, tree = flat[0]
+    by_leaf = zip(*[leaves for leaves, _ in flat], strict=True)
+    return pytree.tree_unflatten([_cat(parts) for parts in by_leaf], tree)
 
 
-def _cat(parts: Sequence[Any]) -> Any:
+def _cat(parts: Sequence[Any]) -> Bounds | Tensor:
     if isinstance(parts[0], Tensor):
         return torch.cat(list(parts))
     lower, upper = torch.cat([p.lower for p in parts]), torch.cat([p.upper for p in parts])

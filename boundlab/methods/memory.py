@@ -60,11 +60,9 @@ def free_memory(device: torch.device) -> int:
     """What is free on a device: what its allocator keeps from earlier tensors is free for new
     ones."""
     if device.type == "cuda":
-        return (
-            int(torch.cuda.mem_get_info(device)[0])
-            + torch.cuda.memory_reserved(device)
-            - torch.cuda.memory_allocated(device)
-        )
+        free, _ = torch.cuda.mem_get_info(device)
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + kept
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not known on this system
@@ -89,7 +87,9 @@ def running_out() -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, MemoryLimit) or not _ran_out(error):
             raise
-        cure = CURE if torch.is_grad_enabled() else "Give less memory=..., or a smaller batch."
+        cure = "Give less memory=..., or a smaller batch."
+        if torch.is_grad_enabled():
+            cure = CURE
         raise KeptForGradients(f"memory ran out: {str(error).splitlines()[0]}. {cure}") from error
 
 
@@ -115,8 +115,10 @@ def _ran_out(error: RuntimeError) -> bool:
 
 def in_words(size: float) -> str:
     """A number of bytes with a unit."""
-    unit = next((name for name in reversed(UNITS) if size >= UNITS[name]), None)
-    return f"{size:.0f} bytes" if unit is None else f"{size / UNITS[unit]:.3g} {unit}"
+    for unit in reversed(UNITS):
+        if size >= UNITS[unit]:
+            return f"{size / UNITS[unit]:.3g} {unit}"
+    return f"{size:.0f} bytes"
 
 
 def coefficients(analysis: Analysis) -> int:
@@ -125,11 +127,10 @@ def coefficients(analysis: Analysis) -> int:
 
 
 def _fitting(analysis: Analysis) -> int:
-    size = max(
-        (value.dtype.itemsize for value in (analysis.interval(name) for name in analysis.regions)),
-        default=4,
-    )
-    return analysis.memory // (COPIES * size)
+    """How many coefficients of one node fit the budget, in the largest dtype of a source."""
+    sources = [analysis.interval(name) for name in analysis.regions]
+    itemsize = max((source.dtype.itemsize for source in sources), default=4)
+    return analysis.memory // (COPIES * itemsize)
 
 
 def rows_from_now_on(
@@ -153,18 +154,17 @@ def rows_at_once(analysis: Analysis, target: str, count: int | None = None) -> i
     larger ones than else if that spares a part."""
     sizes = {name: analysis.interval(name).shape.numel() for name in analysis.plan.behind(target)}
     largest = max(sizes, key=sizes.__getitem__)
-    fit = coefficients(analysis) // max(1, sizes[largest])
-    most = _fitting(analysis) // max(1, sizes[largest])
+    size = sizes[largest]
+    fit = coefficients(analysis) // max(1, size)
+    most = _fitting(analysis) // max(1, size)
     if count and most:
-        fit = -(-count // max(1, round(count * sizes[largest] / SPEED), -(-count // most)))
-    if (
-        not fit
-        and analysis.memory < COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize
-    ):
+        parts = max(1, round(count * size / SPEED), -(-count // most))
+        fit = -(-count // parts)
+    needed = COPIES * size * analysis.interval(largest).dtype.itemsize
+    if not fit and analysis.memory < needed:
         raise MemoryLimit(
             f"{analysis.graph.nodes[largest]}: one row of coefficients for it takes about "
-            f"{in_words(COPIES * sizes[largest] * analysis.interval(largest).dtype.itemsize)} "
-            "in use, and the budget is "
-            f"{in_words(analysis.memory)}. Give more memory=..., or a smaller batch."
+            f"{in_words(needed)} in use, and the budget is {in_words(analysis.memory)}. Give more "
+            "memory=..., or a smaller batch."
         )
     return max(1, fit)

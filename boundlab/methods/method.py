@@ -56,8 +56,9 @@ class Method:
 
     def stages(self) -> tuple[Method, ...]:
         """The methods that are run one after the other, this one last."""
-        before = () if self.after is None else find_method(self.after).stages()
-        return (*before, self)
+        if self.after is None:
+            return (self,)
+        return (*find_method(self.after).stages(), self)
 
 
 ROWS = (
@@ -86,8 +87,10 @@ def find_method(method: str | Method) -> Method:
     """The row of a name, whatever its case, or of an alias; a row of one's own as it is."""
     if isinstance(method, Method):
         return method
-    name = method.lower().replace("_", "-") if isinstance(method, str) else ""
-    name = ALIASES.get(name, name)
+    name = ""
+    if isinstance(method, str):
+        name = method.lower().replace("_", "-")
+        name = ALIASES.get(name, name)
     if name in METHODS:
         return METHODS[name]
     close = difflib.get_close_matches(name, METHODS, 1)

@@ -75,19 +75,14 @@ def ascend(
             active &= best <= enough
         if not variables or not bool(active.any()):
             break
-        values = [variable.value for variable in variables.values()]
-        with torch.enable_grad():
-            total = torch.where(active, found, 0).sum()
-            gradients = torch.autograd.grad(total, values, allow_unused=True)
+        gradients = _gradients(found, active, variables)
         with torch.no_grad():
-            for name, gradient in zip(variables, gradients, strict=True):
-                if gradient is not None:
-                    last = direction.get(name)
-                    mixed = gradient if last is None else last.mul_(MOMENTUM).add_(gradient)
-                    direction[name] = mixed
-                    variables[name].step(mixed, length(i))
-        # the last evaluation needs no gradient
-        with torch.enable_grad() if i + 1 < steps else torch.no_grad():
+            for name, gradient in gradients.items():
+                if name in direction:
+                    gradient = direction[name].mul_(MOMENTUM).add_(gradient)
+                direction[name] = gradient
+                variables[name].step(gradient, length(i))
+        with torch.set_grad_enabled(i + 1 < steps):  # the last evaluation needs no gradient
             found = bound()
         value = found.detach()
         better = active & (value > best)
@@ -97,6 +92,16 @@ def ascend(
         best = torch.where(better, value, best)
     report()
     return best, kept
+
+
+def _gradients(bounds: Tensor, active: Tensor, variables: dict[Key, Variable]) -> dict[Key, Tensor]:
+    """The gradients of the sum of the active bounds by the variables that it depends on."""
+    values = [variable.value for variable in variables.values()]
+    with torch.enable_grad():
+        total = torch.where(active, bounds, 0).sum()
+        found = torch.autograd.grad(total, values, allow_unused=True)
+    by_name = zip(variables, found, strict=True)
+    return {name: gradient for name, gradient in by_name if gradient is not None}
 
 
 def _better_of(kept: Tensor | None, variable: Variable, better: Tensor) -> Tensor:

@@ -118,9 +118,11 @@ def lower_rows(answer: Answer, target: str, rows: Coefficients, side: str = "low
             found = _optimized_rows(answer, stage, target, side, rows)
         else:
             found = _stage_rows(stage, target, rows)
-        best = found if best is None else torch.fmax(best, found)
+        if best is not None:
+            found = torch.fmax(best, found)
+        best = found
     if best is None:
-        best = _stage_rows(answer.stages[-1], target, rows)
+        return _stage_rows(answer.stages[-1], target, rows)
     return best
 
 

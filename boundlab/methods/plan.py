@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 
@@ -72,8 +71,8 @@ class Plan:
     @cached_property
     def calls(self) -> dict[str, Call]:
         """Each call of a rule, with UNKNOWN in the place of every perturbed argument."""
-        unknown: Any = lambda name: UNKNOWN if name in self.variable else None
-        return {name: Call.of(self.graph.nodes[name], unknown) for name in self.rules}
+        unknown = dict.fromkeys(self.variable, UNKNOWN)
+        return {name: Call.of(self.graph.nodes[name], unknown.get) for name in self.rules}
 
     @cached_property
     def nonlinear(self) -> set[str]:
@@ -100,13 +99,15 @@ class Plan:
                 continue
             (source,) = call.names
             if moves_only(call):
-                exact |= {name} if source in exact else set()
-                independent |= {name} if source in independent else set()
-            elif source in independent or (
-                source in self.balls and self.rules[name].exact_in_balls
-            ):
+                for kind in (exact, independent):
+                    if source in kind:
+                        kind.add(name)
+            elif source in independent or self._is_exact_in_ball(name, source):
                 exact.add(name)
         return exact
+
+    def _is_exact_in_ball(self, name: str, source: str) -> bool:
+        return source in self.balls and self.rules[name].exact_in_balls
 
     @cached_property
     def readers(self) -> dict[str, list[str]]:
@@ -125,11 +126,8 @@ class Plan:
         |a_ij| r_j is sum_j |sum_i c_i a_ij| r_j then."""
         found = set(self.nonlinear)
         for name, call in self.calls.items():
-            if (
-                len(call.names) == 1
-                and call.names[0] in found
-                and (self.rules[name].facts.reads_once_in(call))
-            ):
+            behind_one = len(call.names) == 1 and call.names[0] in found
+            if behind_one and self.rules[name].facts.reads_once_in(call):
                 found.add(name)
         return found
 
@@ -154,7 +152,9 @@ class Plan:
         they are or with their elements moved."""
         found = set()
         for name, call in self.calls.items():
-            for source in () if name in self.affine_only else call.names:
+            if name in self.affine_only:
+                continue
+            for source in call.names:
                 while source not in self.sources and moves_only(self.calls[source]):
                     (source,) = self.calls[source].names
                 found.add(source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from boundlab.methods.analysis import Analysis
 from boundlab.methods.backward import Steps, concretize, propagate_backward
 from boundlab.methods.memory import coefficients, rows_at_once, rows_from_now_on
 from boundlab.relaxations.interval import Interval
+from boundlab.specs.rows import Elements
 
 WORTH_DROPPING = 0.8
 """Rows are dropped once no more than this share of them is left."""
@@ -48,95 +50,158 @@ def bound_node(
     asks for every element. Of both sides the one nearer to 0 comes first, as it may settle the
     matter.
     """
-    known, at_once = analysis.interval(target), rows_at_once(analysis, target)
+    known = analysis.interval(target)
+    at_once = rows_at_once(analysis, target)
     every = torch.ones_like(known.lower, dtype=torch.bool)
-    if sides != "both":
-        return _one_side(
-            analysis,
-            target,
-            known,
-            every if sides == "lower" else ~every,
-            unstable,
-            at_once,
-            Looks(),
-        )[0]
-    first, looks = known.centre >= 0, Looks()
-    known, widest = _one_side(analysis, target, known, first, unstable, at_once, looks)
-    at_once = max(at_once, coefficients(analysis) // widest) if widest else at_once
-    return _one_side(analysis, target, known, ~first, unstable, at_once, looks)[0]
+    if sides == "lower":
+        return Side(analysis, target, known, every, unstable).bound(at_once, Looks())[0]
+    if sides == "upper":
+        return Side(analysis, target, known, ~every, unstable).bound(at_once, Looks())[0]
+    below, looks = known.centre >= 0, Looks()
+    known, widest = Side(analysis, target, known, below, unstable).bound(at_once, looks)
+    if widest:
+        at_once = max(at_once, coefficients(analysis) // widest)
+    return Side(analysis, target, known, ~below, unstable).bound(at_once, looks)[0]
 
 
-def _one_side(
-    analysis: Analysis,
-    target: str,
-    known: Interval,
-    below: Tensor,
-    unstable: Unstable | None,
-    at_once: int,
-    looks: Looks,
-) -> tuple[Interval, int]:
-    """Bound the unstable elements of a node on one side: from below where ``below`` says so, else
-    from above. at_once: how many rows to begin with; returned is also how many coefficients of one
-    node a row takes at most, 0 if that is not known. looks: what those of the other side, if it
-    came first, have settled; else some rows of this one try."""
-    elements = analysis.elements(target)
-    # (samples, size)
-    wanted = elements.split(torch.ones_like(below) if unstable is None else unstable(known))
-    sign = torch.where(elements.split(below), 1, -1).to(known.dtype)
-    counts = wanted.sum(1)
-    count = int(counts.max()) if wanted.numel() else 0
-    if not count:
-        return known, 0
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One bound of each element of a node ``target``: the lower one where ``below`` (in the shape
+    of the node) says so, else the upper one. Both are lower bounds of ``sign * element``, with the
+    sign 1 or -1, which is what backward mode finds.
 
-    def known_with(least: Tensor) -> Interval:
-        """With lower bounds (samples, size) of the element times its sign; only of what was asked
-        for, so that no sample gains by what another one in its batch needs."""
-        least = elements.join(torch.where(wanted, least, -torch.inf))
+    known: what is known of the node. unstable: which elements are worth the work; None: all.
+    """
+
+    analysis: Analysis
+    target: str
+    known: Interval
+    below: Tensor
+    unstable: Unstable | None
+
+    @cached_property
+    def elements(self) -> Elements:
+        return self.analysis.elements(self.target)
+
+    @cached_property
+    def wanted(self) -> Tensor:
+        """The elements to bound, as a mask: (samples, size)."""
+        if self.unstable is None:
+            return self.elements.split(torch.ones_like(self.below))
+        return self.elements.split(self.unstable(self.known))
+
+    @cached_property
+    def sign(self) -> Tensor:
+        """1 for a lower bound, -1 for an upper one: (samples, size)."""
+        return torch.where(self.elements.split(self.below), 1, -1).to(self.known.dtype)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """How many elements of each sample are to be bounded: (samples,)."""
+        return self.wanted.sum(1)
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows that takes: as many as the sample with most of them has."""
+        if not self.wanted.numel():
+            return 0
+        return int(self.counts.max())
+
+    def order(self) -> Tensor:
+        """The element that each row stands for: (rows, samples). Each sample's wanted elements come
+        first; rows of samples that want fewer are filled with others."""
+        wanted_first = self.wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)
+        order = _spread(wanted_first[:, : self.count].T, self.counts)
+        return order.contiguous()  # and so will the rows be
+
+    def rows(self, chosen: Tensor) -> Coefficients:
+        """The coefficients of ``sign * element`` for chosen elements (rows, samples)."""
+        return self.elements.rows(chosen, self.sign.T.gather(0, chosen))
+
+    def known_with(self, least: Tensor) -> Interval:
+        """What is known of the node with lower bounds (samples, size) of ``sign * element``; only
+        of what was asked for, so that no sample gains by what another one in its batch needs."""
+        least = self.elements.join(torch.where(self.wanted, least, -torch.inf))
         infinite = torch.full_like(least, torch.inf)
-        return known.intersect(
-            Interval(torch.where(below, least, -infinite), torch.where(below, infinite, -least))
-        )
+        lower = torch.where(self.below, least, -infinite)
+        upper = torch.where(self.below, infinite, -least)
+        return self.known.intersect(Interval(lower, upper))
 
-    # Each sample's wanted elements first; rows of samples that want fewer are filled with others.
-    order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count].T
-    order = _spread(order, counts).contiguous()  # (rows, samples), and so will the rows be
-    best = torch.full(wanted.shape, -torch.inf, dtype=known.dtype, device=known.device)
-    # (samples,)
-    trying = torch.zeros_like(counts) if looks.before else counts.where(counts <= 2 * TRIAL, TRIAL)
-    widest, most, done = 0, 0 if looks.before else min(count, 2 * TRIAL), 0
-    while done < len(order):
-        chosen = order[done : done + at_once]
-        rows = elements.rows(chosen, sign.T.gather(0, chosen))
-        if unstable is None:
-            best = best.scatter(1, chosen.T, lower_bounds(analysis, target, rows).T.to(known.dtype))
+    def bound(self, at_once: int, looks: Looks) -> tuple[Interval, int]:
+        """What is known of the node then, and how many coefficients of one node a row takes at
+        most, 0 if that is not known.
+
+        at_once: how many rows to begin with. looks: what those of the other side, if it came first,
+        have settled; else some rows of this one try.
+        """
+        if not self.count:
+            return self.known, 0
+        nothing = torch.full(
+            self.wanted.shape, -torch.inf, dtype=self.known.dtype, device=self.known.device
+        )
+        if self.unstable is None:
+            return self.known_with(self._all_the_way(nothing, at_once)), 0
+        best, widest = self._race(nothing, self.unstable, at_once, looks)
+        return self.known_with(best), widest
+
+    def _all_the_way(self, best: Tensor, at_once: int) -> Tensor:
+        """Lower bounds (samples, size) of ``sign * element``, ``best`` before: every row is pulled
+        back to the sources."""
+        for chosen in self.order().split(at_once):
+            found = lower_bounds(self.analysis, self.target, self.rows(chosen))
+            best = best.scatter(1, chosen.T, found.T.to(best.dtype))
+        return best
+
+    def _race(
+        self, best: Tensor, unstable: Unstable, at_once: int, looks: Looks
+    ) -> tuple[Tensor, int]:
+        """The same for rows that drop out on their way back, and how many coefficients of one node
+        a row took at most."""
+        order, trial = self.order(), Trial.of(self, looks)
+        going = lambda least: self.elements.split(unstable(self.known_with(least)))
+        widest = done = 0
+        while done < len(order):
+            chosen = order[done : done + at_once]
+            race = Race(
+                self.analysis,
+                running=chosen,
+                open=self.wanted.T.gather(0, chosen),
+                trial=trial.among(done, done + len(chosen)),
+                best=best,
+                going=going,
+                looks=looks,
+                trying=max(0, trial.most - done),
+                others=self.count > trial.most,
+            )
+            width = race.run(self.target, self.rows(chosen))
+            best = race.best
+            widest = max(widest, width or 0)
             done += len(chosen)
-            continue
-        trial = torch.arange(done, done + len(chosen), device=chosen.device)[:, None] < trying
-        going = lambda least: elements.split(unstable(known_with(least)))
-        race = Race(
-            analysis,
-            chosen,
-            wanted.T.gather(0, chosen),
-            trial,
-            best,
-            going,
-            looks,
-            max(0, most - done),
-            count > most,
-        )
-        arrived = race.run(target, rows)
-        best, done, widest = (
-            race.best,
-            done + len(chosen),
-            max(widest, race.widest if arrived else 0),
-        )
-        at_once = max(
-            at_once,
-            rows_from_now_on(
-                analysis, target, len(chosen), race.peak, race.widest if arrived else None
-            ),
-        )
-    return known_with(best), widest
+            fit = rows_from_now_on(self.analysis, self.target, len(chosen), race.peak, width)
+            at_once = max(at_once, fit)
+        return best, widest
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The first rows of each sample, which try whether looks at nodes settle anything. count: how
+    many there are, (samples,); most: the largest count there may be."""
+
+    count: Tensor
+    most: int
+
+    @staticmethod
+    def of(side: Side, looks: Looks) -> Trial:
+        """No rows if the other side of the elements has tried already; else some of each sample, or
+        all if there are few."""
+        if looks.before:
+            return Trial(torch.zeros_like(side.counts), 0)
+        few = side.counts <= 2 * TRIAL
+        return Trial(side.counts.where(few, TRIAL), min(side.count, 2 * TRIAL))
+
+    def among(self, first: int, end: int) -> Tensor:
+        """Which of the rows from ``first`` to ``end`` belong to it: (rows, samples)."""
+        return torch.arange(first, end, device=self.count.device)[:, None] < self.count
 
 
 def _spread(order: Tensor, counts: Tensor) -> Tensor:
@@ -169,9 +234,9 @@ class Looks:
     def worth(self, name: str) -> Tensor | None:
         """The samples whose other rows are to look at a node: (samples,); None if no row of the
         trial came as far."""
-        return (
-            self.after[name] <= WORTH_DROPPING * self.before[name] if name in self.before else None
-        )
+        if name not in self.before:
+            return None
+        return self.after[name] <= WORTH_DROPPING * self.before[name]
 
     def is_idle(self, name: str, worth: Tensor | None) -> bool:
         if name not in self.idle:  # the same for many parts
@@ -202,13 +267,14 @@ class Race:
     widest: int = 0
     """The largest number of coefficients of one node so far: of all rows, and of one."""
 
-    def run(self, target: str, rows: Coefficients) -> bool:
-        """Pull the rows back, and note the bounds of those that come to the sources; whether any
-        do."""
+    def run(self, target: str, rows: Coefficients) -> int | None:
+        """Pull the rows back, and note the bounds of those that come to the sources. Returns the
+        largest number of coefficients of one node that a row took; None if no row came so far."""
         ends, bias = propagate_backward(self.analysis, target, rows, Steps(visit=self.visit))
-        if len(bias):
-            self.note(concretize(self.analysis, ends, bias), self.open)
-        return bool(len(bias))
+        if not len(bias):
+            return None
+        self.note(concretize(self.analysis, ends, bias), self.open)
+        return self.widest
 
     def visit(self, name: str, rows: Coefficients, bias: Tensor, alone: bool) -> Tensor | None:
         """Bound rows that are all at one node by its interval; which of them go on."""
@@ -224,14 +290,17 @@ class Race:
         if self.looks.is_idle(name, worth):
             return None
         if self.others:
-            self._look(name, rows, bias, ~self.trial if worth is None else worth & ~self.trial)
+            looking = ~self.trial
+            if worth is not None:
+                looking &= worth
+            self._look(name, rows, bias, looking)
         count = int(self.open.sum(0).max())
         if count > WORTH_DROPPING * len(self.open):
             return None
         kept = self.open.to(torch.int8).argsort(dim=0, descending=True, stable=True)[:count]
-        self.running, self.open, self.trial = (
-            value.gather(0, kept) for value in (self.running, self.open, self.trial)
-        )
+        self.running = self.running.gather(0, kept)
+        self.open = self.open.gather(0, kept)
+        self.trial = self.trial.gather(0, kept)
         return kept
 
     def _look(
@@ -250,7 +319,6 @@ class Race:
         open."""
         running = self.running[: len(bounds)]
         old = self.best.T.gather(0, running)
-        new = torch.where(
-            self.open[: len(bounds)] & rows, torch.fmax(bounds.to(old.dtype), old), old
-        )
+        counts = self.open[: len(bounds)] & rows
+        new = torch.where(counts, torch.fmax(bounds.to(old.dtype), old), old)
         self.best = self.best.scatter(1, running.T, new.T)

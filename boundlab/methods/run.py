@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
@@ -33,7 +32,7 @@ class Query:
     """Everything that one call asks."""
 
     plan: Plan
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     regions: Mapping[str, Region]
     samples: int
     method: Method
@@ -79,13 +78,14 @@ class Answer:
 
 def run(query: Query) -> Answer:
     """Bound every node that the targets depend on by the stages of the method."""
-    cheaper = query.method.stages()[: -1 if query.method.optimize else None]
+    methods = query.method.stages()
+    cheaper = methods[:-1] if query.method.optimize else methods
     beside = [
         stage
         for regions, plan in _wider(query)
         for stage in _stages(replace(query, regions=regions, plan=plan), cheaper, required=False)
     ]
-    return Answer(query, [*beside, *_stages(query, query.method.stages())])
+    return Answer(query, [*beside, *_stages(query, methods)])
 
 
 def _stages(query: Query, methods: tuple[Method, ...], required: bool = True) -> list[Stage]:
@@ -93,12 +93,14 @@ def _stages(query: Query, methods: tuple[Method, ...], required: bool = True) ->
     operator is left out, for looser intervals or a larger region may do so; not the last one if it
     is required."""
     found: list[Stage] = []
+    before: Stage | None = None
     for method in methods:
         last = method is methods[-1]
         if _adds_nothing(query, method, last, found):
             continue
         try:
-            found.append(bound_nodes(query, method, found[-1] if found else None))
+            before = bound_nodes(query, method, before)
+            found.append(before)
         except DomainError:
             if last and required:
                 raise
@@ -122,10 +124,8 @@ def _wider(query: Query) -> list[tuple[dict[str, Region], Plan]]:
     wider = {name: region.wider() for name, region in query.regions.items()}
     found = []
     for k in range(max(map(len, wider.values()))):
-        regions = {
-            name: wider[name][k] if k < len(wider[name]) else region
-            for name, region in query.regions.items()
-        }
+        larger = {name: sets[k] for name, sets in wider.items() if k < len(sets)}
+        regions = {**query.regions, **larger}
         found.append((regions, query.plan.for_regions(regions)))
     return found
 
@@ -141,47 +141,77 @@ def bound_nodes(query: Query, method: Method, before: Stage | None = None) -> St
         query.samples,
         query.slopes,
         query.memory,
-        query.clean,
-        query.state.intervals,
-        query.state.splits,
+        clean=query.clean,
+        known=query.state.intervals,
+        splits=query.state.splits,
     )
-    choices = ExactPerPosition.of(analysis)
     forward_bounds = ForwardBounds(analysis) if method.is_forward else None
     # interval arithmetic finds the same intervals again: only refined ones are worth reading
-    refined = None if before is None or before.method.intermediate == "interval" else before
+    refined = None
+    if before is not None and before.method.intermediate != "interval":
+        refined = before.analysis
+    choices = ExactPerPosition.of(analysis)
+    tightening = Tightening(query, method, choices, forward_bounds, refined)
+    return Stage(method, analysis.fill(tightening), forward_bounds)
 
-    def tighten(analysis: Analysis, node: Node, interval: Interval) -> Interval:
-        name = node.name
-        analysis.values[name] = interval
-        if forward_bounds is not None:
-            forward_bounds.add(node, interval)
-        jumps = name in analysis.plan.before_jumps
-        exact = None if choices is None else choices.bound(node, interval)
-        if exact is not None:
-            return interval.intersect(exact.loosened(interval) if jumps else exact)
-        if not _is_read(analysis, node, interval) or name in analysis.plan.exact:
+
+@dataclass(frozen=True, eq=False)
+class Tightening:
+    """How a method bounds a node, given its interval by interval arithmetic.
+
+    choices: knows what reads one position of a sentence at a time, if a region has any.
+    forward_bounds: linear bounds of all nodes so far, in forward mode. refined: what an earlier
+    stage knows of every node, if that is more than interval arithmetic says.
+    """
+
+    query: Query
+    method: Method
+    choices: ExactPerPosition | None
+    forward_bounds: ForwardBounds | None
+    refined: Analysis | None
+
+    def __call__(self, analysis: Analysis, node: Node, interval: Interval) -> Interval:
+        analysis.values[node.name] = interval
+        if self.forward_bounds is not None:
+            self.forward_bounds.add(node, interval)
+        found = self._exact(node, interval)
+        if found is None and _is_read(analysis, node, interval):
+            found = self._tighter(analysis, node, interval)
+        if found is None:
             return interval
-        mode = method.mode_of(node)
-        unstable = None if query.bound_all else partial(analysis.unstable, name)
-        if forward_bounds is not None:
-            found = forward_bounds.interval(node)
-        elif mode == "backward":
-            if refined is not None:
-                found = interval.intersect(refined.analysis.interval(name))
-                analysis.values[name] = found
-            else:
-                found = refine.bound_node(analysis, name, unstable=unstable)
-                analysis.note_contradiction(name, interval, found)
-            if method.optimize and name not in analysis.plan.affine_only:
-                analysis.values[name] = found
-                found = optimize_node(analysis, name, query.alpha, unstable)
-        elif affordable(analysis, node):
-            found = refine.bound_node(analysis, name)
+        if node.name in analysis.plan.before_jumps:
+            found = found.loosened(interval)
+        return interval.intersect(found)
+
+    def _exact(self, node: Node, interval: Interval) -> Interval | None:
+        if self.choices is None:
+            return None
+        return self.choices.bound(node, interval)
+
+    def _tighter(self, analysis: Analysis, node: Node, interval: Interval) -> Interval | None:
+        """The bounds of a node that a relaxation reads; None if interval arithmetic will do."""
+        if node.name in analysis.plan.exact:
+            return None
+        mode = self.method.mode_of(node)
+        if self.forward_bounds is not None:
+            return self.forward_bounds.interval(node)
+        if mode == "backward":
+            return self._backward(analysis, node.name, interval)
+        if affordable(analysis, node):
+            return refine.bound_node(analysis, node.name)
+        return None
+
+    def _backward(self, analysis: Analysis, name: str, interval: Interval) -> Interval:
+        unstable = None if self.query.bound_all else partial(analysis.unstable, name)
+        if self.refined is not None:
+            found = interval.intersect(self.refined.interval(name))
         else:
-            return interval
-        return interval.intersect(found.loosened(interval) if jumps else found)
-
-    return Stage(method, analysis.fill(tighten), forward_bounds)
+            found = refine.bound_node(analysis, name, unstable=unstable)
+            analysis.note_contradiction(name, interval, found)
+        if not self.method.optimize or name in analysis.plan.affine_only:
+            return found
+        analysis.values[name] = found
+        return optimize_node(analysis, name, self.query.alpha, unstable)
 
 
 def _is_read(analysis: Analysis, node: Node, interval: Interval) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from boundlab.compat.private import version
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph
 from boundlab.graph.layout import SHARED, SampleLayout
+from boundlab.methods.splits import Split
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.relaxations.interval import Interval
@@ -24,21 +24,8 @@ Alphas = Mapping[str, Tensor]
 Betas = Mapping[str, Tensor]
 """node -> the multipliers of its splits for a stack of rows: (1, rows, *shape), 0 where there is no
 split."""
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """``sign * (x - at) >= 0`` for the elements of a node with sign 1 or -1; 0: no constraint.
-    Both have the shape of the node's value."""
-
-    sign: Tensor
-    at: Tensor
-
-    def cut(self, x: Interval) -> Interval:
-        """The part of an interval in which the constraints hold; its ends may cross."""
-        lower = torch.where(self.sign > 0, torch.maximum(x.lower, self.at), x.lower)
-        upper = torch.where(self.sign < 0, torch.minimum(x.upper, self.at), x.upper)
-        return Interval(lower, upper)
+Numbers = float | Sequence[float] | Tensor
+"""One number, or one a sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +35,7 @@ class Basis:
 
     graph: Graph
     regions: Mapping[str, Region]
-    others: Mapping[str, Any]
+    others: Mapping[str, object]
     parameters: tuple[Tensor, ...]
     versions: tuple[tuple[int, int], ...]
     sums: tuple[float, ...]
@@ -58,21 +45,19 @@ class Basis:
     def of(
         graph: Graph,
         regions: Mapping[str, Region],
-        others: Mapping[str, Any],
+        others: Mapping[str, object],
         parameters: Sequence[Tensor],
         separable: bool,
     ) -> Basis:
         copied = {name: with_tensors(region, _copied) for name, region in regions.items()}
-        kept = {n: _copied(v) if isinstance(v, Tensor) else v for n, v in others.items()}
+        kept = {name: _kept(value) for name, value in others.items()}
         versions = tuple((tensor.data_ptr(), version(tensor)) for tensor in parameters)
         return Basis(graph, copied, kept, tuple(parameters), versions, _sums(parameters), separable)
 
     def check_parameters(self, now: Basis) -> None:
         """Refuse parameters that are others now, or have changed: autograd counts most changes, a
         sum finds those behind its back."""
-        same = len(self.parameters) == len(now.parameters) and all(
-            a is b for a, b in zip(self.parameters, now.parameters, strict=True)
-        )
+        same = list(map(id, self.parameters)) == list(map(id, now.parameters))
         if not same or self.versions != now.versions or self.sums != now.sums:
             raise ArgumentError("parameters have changed since the state was found: begin anew")
 
@@ -86,20 +71,30 @@ class Basis:
         if set(self.regions) != set(now.regions):
             raise ArgumentError("the state was found for other perturbed inputs or parameters")
         for name, region in self.regions.items():
-            batched = self.graph.nodes[name].layout.batched
-            if not _contains(region, now.regions[name], origin if batched else None):
+            if not _contains(region, now.regions[name], self._chosen(name, origin)):
                 raise ArgumentError(
                     f"the region of '{name}' is not inside the one that the state was found for: "
                     "its intervals need not hold"
                 )
         for name, value in self.others.items():
-            batched = self.graph.nodes[name].layout.batched
-            if not _same(value, now.others[name], origin if batched else None):
+            if not _same(value, now.others[name], self._chosen(name, origin)):
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
+
+    def _chosen(self, name: str, origin: Tensor | None) -> Tensor | None:
+        """Which samples of a node are asked for; None for all, as of a node that they share."""
+        if not self.graph.nodes[name].layout.batched:
+            return None
+        return origin
 
 
 def _copied(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
+
+
+def _kept(value: object) -> object:
+    if isinstance(value, Tensor):
+        return _copied(value)
+    return value
 
 
 @torch.no_grad()
@@ -107,10 +102,11 @@ def _sums(parameters: Sequence[Tensor]) -> tuple[float, ...]:
     return tuple(float(t.sum(dtype=torch.float64)) for t in parameters if not t.is_complex())
 
 
-def _same(old: Any, new: Any, origin: Tensor | None) -> bool:
+def _same(old: object, new: object, origin: Tensor | None) -> bool:
     if not isinstance(old, Tensor) or not isinstance(new, Tensor):
         return type(old) is type(new) and bool(old == new)
-    old = old if origin is None else old[origin.to(old.device)]
+    if origin is not None:
+        old = old[origin.to(old.device)]
     return old.shape == new.shape and bool((old == new).all())
 
 
@@ -162,11 +158,12 @@ class BoundState:
         """The state with more that is known of nodes."""
         if not known:
             return self
-        both = {
-            name: x.intersect(self.intervals[name]) if name in self.intervals else x
-            for name, x in known.items()
-        }
-        return replace(self, intervals={**self.intervals, **both})
+        both = dict(self.intervals)
+        for name, x in known.items():
+            if name in both:
+                x = x.intersect(both[name])
+            both[name] = x
+        return replace(self, intervals=both)
 
     def __getitem__(self, node: str) -> Interval:
         """The interval of a node, by graph name or module path."""
@@ -191,39 +188,39 @@ class BoundState:
                 "statistics of the batch count"
             )
         pick = lambda name, value: self._pick(name, value, index, 0)
+        intervals, splits = {}, {}
+        for name, x in self.intervals.items():
+            intervals[name] = Interval(pick(name, x.lower), pick(name, x.upper))
+        for name, split in self.splits.items():
+            splits[name] = Split(pick(name, split.sign), pick(name, split.at))
         return replace(
             self,
             samples=len(index),
-            intervals={
-                name: Interval(pick(name, x.lower), pick(name, x.upper))
-                for name, x in self.intervals.items()
-            },
-            splits={
-                name: Split(pick(name, split.sign), pick(name, split.at))
-                for name, split in self.splits.items()
-            },
+            intervals=intervals,
+            splits=splits,
             alphas=self._taken(self.alphas, index),
             betas=self._taken(self.betas, index),
-            origin=None if self.origin is None else self.origin[index.to(self.origin.device)],
-            empty=None if self.empty is None else self.empty[index.to(self.empty.device)],
+            origin=_at(self.origin, index),
+            empty=_at(self.empty, index),
         )
 
     def _empty(self) -> Tensor:
-        found = self.empty
-        return torch.zeros(self.samples or 0, dtype=torch.bool) if found is None else found.cpu()
+        if self.empty is None:
+            return torch.zeros(self.samples or 0, dtype=torch.bool)
+        return self.empty.cpu()
 
-    def _index(self, chosen: Any) -> Tensor:
+    def _index(self, chosen: Numbers) -> Tensor:
         """Samples by number, (count,), from numbers or a mask."""
         index = torch.as_tensor(chosen).cpu()
         if index.dtype == torch.bool and index.shape == (self.samples,):
             return index.nonzero()[:, 0]
         if index.numel() == 0 and index.dim() == 1:
             return index.long()
-        whole = not index.is_floating_point() and index.dtype != torch.bool and index.dim() == 1
-        if not whole or bool((index < 0).any()) or bool((index >= (self.samples or 0)).any()):
+        samples = self.samples or 0
+        if index.dim() != 1 or not _are_below(samples, index):
             raise ArgumentError(
-                f"samples are chosen by numbers from 0 to {(self.samples or 0) - 1}, or by a mask "
-                f"of {self.samples} truth values"
+                f"samples are chosen by numbers from 0 to {samples - 1}, or by a mask of "
+                f"{self.samples} truth values"
             )
         return index.long()
 
@@ -252,11 +249,17 @@ class BoundState:
         others, as those of products, or one row for each sample of a weight."""
         shape = self.intervals[name].shape
         lead = tensor.dim() - len(shape)
-        fits = lead >= 0 and tensor.shape[lead:] == shape
-        return lead if fits and self.layout(name).batched else None
+        if lead < 0 or tensor.shape[lead:] != shape or not self.layout(name).batched:
+            return None
+        return lead
 
     def split(
-        self, node: str, element: Any, sign: Any, at: Any = 0.0, samples: Any = None
+        self,
+        node: str,
+        element: Numbers,
+        sign: Numbers,
+        at: Numbers = 0.0,
+        samples: Numbers | None = None,
     ) -> BoundState:
         """The state with the constraint ``sign * (x - at) >= 0`` for an element of a node.
 
@@ -268,10 +271,10 @@ class BoundState:
         name = self._name(node)
         interval, layout = self.intervals[name], self.layout(name)
         count = layout.count(self.samples or 0)
+        size = interval.shape.numel() // max(count, 1)
         which = torch.arange(count)
         if samples is not None:
             which = replace(self, samples=count)._index(samples)
-        size = interval.shape.numel() // max(count, 1)
         index = torch.as_tensor(element).cpu().expand(which.shape)
         signs = torch.as_tensor(sign).cpu().expand(which.shape)
         points = torch.as_tensor(at, dtype=interval.dtype).cpu().expand(which.shape)
@@ -283,15 +286,17 @@ class BoundState:
             raise ArgumentError(f"the sign of a split must be 1 or -1, not {sign!r}")
         if (index < 0).any() or (index >= size).any():
             raise ArgumentError(f"node {name} has {size} elements a sample: {element!r} is none")
-        old = self.splits.get(name) or Split(
-            torch.zeros_like(interval.lower), torch.zeros_like(interval.lower)
-        )
-        parts = []
-        for tensor, given in ((old.sign, signs), (old.at, points)):
-            flat = layout.samples_first(tensor[None], count).clone()  # (1, samples, size)
+
+        def with_new(old: Tensor, given: Tensor) -> Tensor:
+            flat = layout.samples_first(old[None], count).clone()  # (1, samples, size)
             flat[0, which.to(flat.device), index.to(flat.device)] = given.to(flat)
-            parts.append(layout.place(flat, interval.shape)[0])
-        return replace(self, splits={**self.splits, name: Split(parts[0], parts[1])})
+            return layout.place(flat, interval.shape)[0]
+
+        old = self.splits.get(name)
+        if old is None:
+            old = Split.nowhere(interval)
+        new = Split(with_new(old.sign, signs), with_new(old.at, points))
+        return replace(self, splits={**self.splits, name: new})
 
     def _with_splits_of(self, states: Sequence[BoundState]) -> BoundState:
         """The state with splits, perhaps of no element, of all nodes that others split."""
@@ -299,8 +304,7 @@ class BoundState:
         for state in states:
             for name in state.splits:
                 if name not in found:
-                    nothing = torch.zeros_like(self.intervals[name].lower)
-                    found[name] = Split(nothing, nothing)
+                    found[name] = Split.nowhere(self.intervals[name])
         return replace(self, splits=found)
 
     @staticmethod
@@ -314,29 +318,47 @@ class BoundState:
         _check_joinable(parts)
         first = parts[0]
         common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
-        origins = [part.origin for part in parts if part.origin is not None]
+        intervals = {}
+        for name in common:
+            lower = _joined(parts, name, [part.intervals[name].lower for part in parts])
+            upper = _joined(parts, name, [part.intervals[name].upper for part in parts])
+            intervals[name] = Interval(lower, upper)
+        splits = {}
+        for name in first.splits:
+            sign = _joined(parts, name, [part.splits[name].sign for part in parts])
+            at = _joined(parts, name, [part.splits[name].at for part in parts])
+            splits[name] = Split(sign, at)
         return replace(
             first,
             samples=sum(part.samples or 0 for part in parts),
-            intervals={
-                name: Interval(
-                    _joined(parts, name, [part.intervals[name].lower for part in parts]),
-                    _joined(parts, name, [part.intervals[name].upper for part in parts]),
-                )
-                for name in common
-            },
-            splits={
-                name: Split(
-                    _joined(parts, name, [part.splits[name].sign for part in parts]),
-                    _joined(parts, name, [part.splits[name].at for part in parts]),
-                )
-                for name in first.splits
-            },
+            intervals=intervals,
+            splits=splits,
             alphas=_stacked(parts, [part.alphas for part in parts]),
             betas=_stacked(parts, [part.betas for part in parts]),
-            origin=torch.cat(origins) if len(origins) == len(parts) else None,
+            origin=_one_behind_the_other([part.origin for part in parts]),
             empty=torch.cat([part._empty() for part in parts]),
         )
+
+
+def _are_below(end: int, numbers: Tensor) -> bool:
+    """Whether these are whole numbers from 0 to one before the end."""
+    if numbers.is_floating_point() or numbers.dtype == torch.bool:
+        return False
+    return not bool(((numbers < 0) | (numbers >= end)).any())
+
+
+def _at(tensor: Tensor | None, index: Tensor) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor[index.to(tensor.device)]
+
+
+def _one_behind_the_other(tensors: Sequence[Tensor | None]) -> Tensor | None:
+    """None if one is missing."""
+    known = [tensor for tensor in tensors if tensor is not None]
+    if len(known) < len(tensors):
+        return None
+    return torch.cat(known)
 
 
 def _check_joinable(parts: Sequence[BoundState]) -> None:

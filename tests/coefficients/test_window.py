@@ -76,7 +76,7 @@ def test_dense_in_parts(window: Window, rows: int) -> None:
     canvas = math.prod(n + sum(out) for n, out in zip(places.shape, places.overhang, strict=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "boundlab.coefficients.window.INDICES", rows * window.values.shape[1] * canvas
+            "boundlab.coefficients.placement.INDICES", rows * window.values.shape[1] * canvas
         )
         with Operators() as seen:
             dense = window.dense()
