@@ -26,6 +26,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/house.py --check
 
 house: $(READY)
 	$(BIN)/python scripts/house.py --places

@@ -24,8 +24,6 @@ from boundlab.coefficients.placement import Constant, Placement, Run, pad, tenso
 from boundlab.kernels.reductions import product, unless_infinite
 from boundlab.relaxations.interval import Interval
 
-__all__ = ["Constant", "Placement", "Run", "Window", "unravel"]
-
 
 @dataclass(frozen=True, eq=False)
 class Window(Coefficients):

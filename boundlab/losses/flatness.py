@@ -147,6 +147,8 @@ def flatness(
         )
     if not labels.numel():
         raise ArgumentError("the flatness of an empty batch is not defined")
+    if batch is not None and batch < 1:
+        raise ArgumentError(f"batch is a number of samples, at least 1, not {batch!r}")
     perturb = weight_balls(net, eps, relative=relative, norm=norm, parameters=parameters)
     parts: list[Tensor] = []
     count = len(labels)

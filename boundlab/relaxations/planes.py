@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.window import Placement, Window
+from boundlab.coefficients.placement import Placement
+from boundlab.coefficients.window import Window
 from boundlab.kernels.reductions import seems_finite
 from boundlab.relaxations.broadcasting import one_a_sample, undo_broadcasting
 from boundlab.relaxations.relaxation import (

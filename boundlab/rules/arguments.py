@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from boundlab.compat.private import OpOverload, op_arguments
+from boundlab.graph.graph import Operator
 
-Operator = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Those by place and those by keyword."""
 

@@ -15,7 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from boundlab.coefficients.window import Constant, Window
+from boundlab.coefficients.placement import Constant
+from boundlab.coefficients.window import Window
 from boundlab.errors import UnsupportedOperator
 from boundlab.kernels.rectifiers import rectified, rectified_ball, sloped
 from boundlab.kernels.reductions import spares

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.coefficients.window import Placement, Run, Window, unravel
+from boundlab.coefficients.placement import Placement, Run, unravel
+from boundlab.coefficients.window import Window
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.convolutions import Convolution
 from boundlab.rules.facts import WindowTranspose

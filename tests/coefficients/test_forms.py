@@ -11,7 +11,8 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import Dense, PerSample, of_node, placed
 from boundlab.coefficients.outer import Outer
-from boundlab.coefficients.window import Placement, Run, Window
+from boundlab.coefficients.placement import Placement, Run
+from boundlab.coefficients.window import Window
 from boundlab.graph.layout import SHARED, Layout
 from boundlab.relaxations.interval import Interval
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from boundlab.coefficients.window import Constant, Placement, Run, Window, unravel
+from boundlab.coefficients.placement import Constant, Placement, Run, unravel
+from boundlab.coefficients.window import Window
 from boundlab.rules.windows import _groups, _reshaped
 from tests.helpers.watching import Operators
 

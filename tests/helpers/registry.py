@@ -7,6 +7,7 @@ from typing import Any
 from boundlab.graph.graph import op_name
 from boundlab.rules.registry import COMPOSITIONS, RULES
 
+
 def built_in(op: Any) -> bool:
     """Whether an operator is one of torch's, or a function of boundlab: tests, documents and
     examples register others in the process that runs them."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import boundlab as bl
-from boundlab.coefficients.window import Placement, Run, Window
+from boundlab.coefficients.placement import Placement, Run
+from boundlab.coefficients.window import Window
 from tests.helpers.words import draw_words
 
 
