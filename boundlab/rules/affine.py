@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from boundlab.errors import UnsupportedOperator
+from boundlab.graph.graph import Operator
 from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.lines import constant_lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import transposes, windows
-from boundlab.rules.arguments import Operator
 from boundlab.rules.facts import UNKNOWN, Facts
 from boundlab.rules.registry import Call, Rule, aten, register
 

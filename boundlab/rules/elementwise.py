@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from boundlab.graph.graph import Operator
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.lines import Lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
-from boundlab.rules.arguments import Operator
 from boundlab.rules.curves import Curve
 from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
 from boundlab.rules.touching import Touching

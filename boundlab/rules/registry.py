@@ -19,11 +19,11 @@ from torch import Tensor
 
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
-from boundlab.graph.graph import Node, Ref, op_name
+from boundlab.graph.graph import Node, Operator, Ref, op_name
 from boundlab.kernels.moments import moments
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
-from boundlab.rules.arguments import Arguments, Operator, argument
+from boundlab.rules.arguments import Arguments, argument
 from boundlab.rules.facts import UNKNOWN, Facts
 
 aten = torch.ops.aten

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 
 from boundlab.compat.private import OpOverload
-from boundlab.graph.graph import Node, op_name
-from boundlab.rules.arguments import Operator
+from boundlab.graph.graph import Node, Operator, op_name
 from boundlab.rules.registry import RULES
 from boundlab.rules.structure.forms import pointwise, samples_first
 from boundlab.rules.structure.site import Structure, Unknown
