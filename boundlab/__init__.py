@@ -24,14 +24,16 @@ from boundlab.rules.affine import affine
 from boundlab.rules.curves import Curve
 from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
+from boundlab.specs.property import Property, robust
+from boundlab.specs.vnnlib import load_vnnlib
 from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundState", "BoundlabError", "Bounds", "Box",
     "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
-    "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Region", "UnsupportedOperator",
-    "Words", "affine", "capture", "composition", "elementwise", "flatness", "mean_loss_bound",
-    "robust_cross_entropy", "weight_balls",
+    "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Property", "Region",
+    "UnsupportedOperator", "Words", "affine", "capture", "composition", "elementwise", "flatness",
+    "load_vnnlib", "mean_loss_bound", "robust", "robust_cross_entropy", "weight_balls",
 ]  # fmt: skip
 del _rules

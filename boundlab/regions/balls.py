@@ -14,8 +14,8 @@ from boundlab.coefficients.dense import inner
 from boundlab.coefficients.outer import Outer, norm
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, batch_size, drawn, take_samples
-from boundlab.regions.boxes import Box, check_not_empty, cut
+from boundlab.regions.base import Region, batch_size, drawn, flat_beside, take_samples
+from boundlab.regions.boxes import Box, check_not_empty, cut, inside
 from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.regions.cut_balls import (
     dual_order,
@@ -43,6 +43,14 @@ class _Ball(Region):
 
     def samples(self, chosen: slice | Tensor) -> Region:
         return take_samples(self, chosen)
+
+    def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
+        centre, flat = given(self.x), x.reshape(len(x), -1).double()
+        eps = flat_beside(radius(self.eps, centre).expand(centre.shape), flat)
+        away = ((flat - flat_beside(centre, flat)).abs() - tolerance).clamp(min=0)
+        still = (away == 0) | (eps > 0)
+        reach = norm(away / torch.where(eps > 0, eps, 1), self.order)
+        return inside(self.hull(), flat, tolerance) & still.all(1) & (reach <= 1)
 
     @property
     def order(self) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import Dense
+from boundlab.errors import ArgumentError
 from boundlab.relaxations.interval import DualRadius, Interval
 
 
@@ -74,6 +75,14 @@ class Region(ABC):
             return rows.over_box(self.hull())
         return self.minimum(rows.dense())
 
+    def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
+        """Whether inputs (batch, *shape), flat or not, are members, up to a tolerance: (batch,).
+        A region of one sample is the same for all of them."""
+        raise ArgumentError(
+            f"{type(self).__name__} does not say what its members are: give it a method "
+            "contains(x, tolerance)"
+        )
+
     def samples(self, chosen: slice | Tensor) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never
         taken apart."""
@@ -104,6 +113,16 @@ def batch_size(x: Tensor, batched: bool) -> int:
     if batched and x.dim():
         return x.shape[0]
     return 1
+
+
+def flat_beside(value: Tensor, x: Tensor) -> Tensor:
+    """A tensor of a region (samples, *shape), or (*shape), in double precision as (samples, n) or
+    (1, n), beside flat inputs (batch, n)."""
+    if value.numel() not in (x.shape[1], x.numel()):
+        raise ArgumentError(
+            f"inputs of {x.shape[1]} elements are not of a region of {value.numel()} elements"
+        )
+    return value.reshape(-1, x.shape[1]).to(x.device, torch.float64)
 
 
 def with_tensors(region: Region, change: Callable[[Tensor], Tensor]) -> Region:

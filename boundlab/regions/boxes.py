@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boundlab.coefficients.dense import over_box
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn, take_samples
+from boundlab.regions.base import Region, drawn, flat_beside, take_samples
 from boundlab.regions.checks import Number, centre_tensor, given, radius, spread
 from boundlab.relaxations.interval import Interval, middle
 
@@ -26,6 +26,9 @@ class _BoxLike(Region):
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         return over_box(coefficients, self.hull())
+
+    def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
+        return inside(self.hull(), x.reshape(len(x), -1).double(), tolerance)
 
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()
@@ -94,6 +97,12 @@ class Linf(_BoxLike):
     def hull(self) -> Interval:
         x = given(self.x)
         return cut(x, radius(self.eps, x), self.lower, self.upper)
+
+
+def inside(box: Interval, x: Tensor, tolerance: float) -> Tensor:
+    """Whether flat inputs (batch, n) in double precision lie in a box: (batch,). NaN does not."""
+    low, up = flat_beside(box.lower, x), flat_beside(box.upper, x)
+    return ((x >= low - tolerance) & (x <= up + tolerance)).all(1)
 
 
 def cut(x: Tensor, eps: Tensor, lower: Number | None, upper: Number | None) -> Interval:

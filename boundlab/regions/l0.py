@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boundlab.coefficients.dense import inner
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, batch_size, drawn, take_samples
+from boundlab.regions.base import Region, batch_size, drawn, flat_beside, take_samples
 from boundlab.regions.checks import Number, centre_tensor, given, spread
 from boundlab.relaxations.interval import Interval
 
@@ -46,6 +46,15 @@ class L0(Region):
     @property
     def centre(self) -> Tensor:
         return given(self.x)
+
+    def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
+        centre, flat = given(self.x), x.reshape(len(x), -1).double()
+        low = flat_beside(spread(self.lower, centre, "lower").expand(centre.shape), flat)
+        up = flat_beside(spread(self.upper, centre, "upper").expand(centre.shape), flat)
+        stays = (flat - flat_beside(centre, flat)).abs() <= tolerance
+        fits = stays | ((flat >= low - tolerance) & (flat <= up + tolerance))
+        counts = self._counts(len(flat)).to(flat.device)
+        return fits.all(1) & ((~stays).sum(1) <= counts)
 
     def samples(self, chosen: slice | Tensor) -> Region:
         return take_samples(self, chosen)

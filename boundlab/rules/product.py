@@ -76,6 +76,8 @@ class Product:
         """The arguments behind x, y and the bias."""
         args, kwargs = self.call.arguments
         count = 2 + self.has_bias
+        if not kwargs:
+            return args[count:], kwargs
         table = parameters(self.call.node.op)
         first = {table[place].name for place in range(count)}
         return args[count:], {name: v for name, v in kwargs.items() if name not in first}
