@@ -5,8 +5,6 @@ An unstable neuron is split: in one subdomain its preactivation is at least 0, i
 Subdomains are samples of a batch; a state carries intervals, slopes, splits and multipliers on.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

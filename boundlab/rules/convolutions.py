@@ -128,17 +128,23 @@ class Phases:
     def back(self, rows: Tensor, padding: list[int], size: list[int]) -> Tensor:
         """(rows, channels, *sizes) -> (rows, channels of the argument, *size), of the padded
         argument what begins at ``padding``."""
-        dims, into = len(size), self.weight.shape[1]
         last = None
-        if into > FEW_CHANNELS[0]:
-            last = LAST.get(dims)
-        if last is not None:
-            rows = rows.contiguous(memory_format=last)
-        found = plain(dims)(rows, self._weights(), padding=[t - 1 for t in self._taps])
-        found = found.reshape(len(rows), *self.stride, into, *found.shape[2:])
+        if self.weight.shape[1] > FEW_CHANNELS[0]:
+            last = LAST.get(len(size))
+        found = self._convolved(rows, last)
         if last is None and not found.requires_grad:
             return self._in_place(found, padding, size)
-        return _cut(self._interleaved(found, channels_last=last is not None), padding, size)
+        # rebound, so that the phases are gone when what is cut off them is copied
+        found = self._interleaved(found, channels_last=last is not None)
+        return _cut(found, padding, size)
+
+    def _convolved(self, rows: Tensor, last: torch.memory_format | None) -> Tensor:
+        """(rows, channels, *sizes) -> (rows, *phases, channels of the argument, *sizes)."""
+        if last is not None:
+            rows = rows.contiguous(memory_format=last)
+        padding = [t - 1 for t in self._taps]
+        found = plain(len(self.stride))(rows, self._weights(), padding=padding)
+        return found.reshape(len(rows), *self.stride, self.weight.shape[1], *found.shape[2:])
 
     @property
     def _taps(self) -> list[int]:
