@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from boundlab.errors import ArgumentError
 
 MOST = 1 << 20
@@ -35,9 +37,8 @@ class Formula(ABC):
         """Not."""
 
     @abstractmethod
-    def conjunctions(self) -> Iterator[tuple[Inequality, ...]]:
-        """The disjunctive normal form: the formula is true where all inequalities of one of these
-        hold."""
+    def conjunctions(self) -> Iterator[tuple[Atom, ...]]:
+        """The disjunctive normal form: the formula is true where all parts of one of these hold."""
 
     @abstractmethod
     def count(self) -> int:
@@ -60,7 +61,7 @@ class Inequality(Formula):
     def __invert__(self) -> Inequality:
         return Inequality(-self.linear, not self.strict)
 
-    def conjunctions(self) -> Iterator[tuple[Inequality, ...]]:
+    def conjunctions(self) -> Iterator[tuple[Atom, ...]]:
         yield (self,)
 
     def count(self) -> int:
@@ -72,6 +73,38 @@ class Inequality(Formula):
         return f"{left} {sign} {-self.linear.constant:.9g}"
 
 
+@dataclass(frozen=True, eq=False)
+class InputBounds(Formula):
+    """Bounds of many inputs at once: x[index] <= end where ``upper``, else >= end; (count,) each.
+    Files have hundreds of thousands of them."""
+
+    index: np.ndarray
+    upper: np.ndarray
+    end: np.ndarray
+
+    def inequalities(self) -> Iterator[Inequality]:
+        """The same bounds, one by one."""
+        for index, upper, end in zip(self.index, self.upper, self.end, strict=True):
+            x = Linear.input(int(index))
+            yield x <= float(end) if upper else x >= float(end)
+
+    def __invert__(self) -> Formula:
+        return ~And(tuple(self.inequalities()))
+
+    def conjunctions(self) -> Iterator[tuple[Atom, ...]]:
+        yield (self,)
+
+    def count(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return str(And(tuple(self.inequalities())))
+
+
+Atom = Inequality | InputBounds
+"""What formulas are made of."""
+
+
 @dataclass(frozen=True)
 class And(Formula):
     """All of the parts; true if there are none."""
@@ -81,7 +114,7 @@ class And(Formula):
     def __invert__(self) -> Or:
         return Or(tuple(~part for part in self.parts))
 
-    def conjunctions(self) -> Iterator[tuple[Inequality, ...]]:
+    def conjunctions(self) -> Iterator[tuple[Atom, ...]]:
         for chosen in itertools.product(*[tuple(part.conjunctions()) for part in self.parts]):
             yield tuple(itertools.chain.from_iterable(chosen))
 
@@ -101,7 +134,7 @@ class Or(Formula):
     def __invert__(self) -> And:
         return And(tuple(~part for part in self.parts))
 
-    def conjunctions(self) -> Iterator[tuple[Inequality, ...]]:
+    def conjunctions(self) -> Iterator[tuple[Atom, ...]]:
         for part in self.parts:
             yield from part.conjunctions()
 

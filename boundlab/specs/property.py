@@ -18,7 +18,7 @@ from torch import Tensor
 from boundlab.errors import ArgumentError
 from boundlab.regions import Linf, Region
 from boundlab.regions.checks import Number
-from boundlab.specs.formula import MOST, Formula, Inequality, Linear, Or
+from boundlab.specs.formula import MOST, Atom, Formula, Inequality, InputBounds, Linear, Or
 
 Unsafe = Callable[[int, int], Formula]
 """From the numbers of inputs and outputs to the formula of the unsafe set."""
@@ -105,6 +105,17 @@ class Case:
     clauses: tuple[Clause, ...]
 
 
+def _single(conjunction: Sequence[Atom]) -> list[Inequality]:
+    """The inequalities of a conjunction, one by one."""
+    found: list[Inequality] = []
+    for atom in conjunction:
+        if isinstance(atom, InputBounds):
+            found += atom.inequalities()
+        else:
+            found.append(atom)
+    return found
+
+
 class Property:
     """What must hold for every member of a region.
 
@@ -152,7 +163,7 @@ class Property:
                     f"the property has {formula.count()} alternatives once and and or are "
                     f"multiplied out; {MOST} is the most"
                 )
-            clauses = [Clause.of(one, inputs, outputs) for one in formula.conjunctions()]
+            clauses = [Clause.of(_single(one), inputs, outputs) for one in formula.conjunctions()]
             found.append(Case(region, tuple(clauses)))
         return tuple(found)
 

@@ -11,11 +11,11 @@ inputs become boxes; whatever is not expressible is an error that names the asse
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ import torch
 
 from boundlab.errors import ArgumentError
 from boundlab.regions import Box
-from boundlab.specs.formula import MOST, And, Formula, Inequality, Linear, Or
+from boundlab.specs.formula import MOST, And, Atom, Formula, Inequality, InputBounds, Linear, Or
 from boundlab.specs.property import Property, Unsafe
 
 LARGEST = 1 << 29
@@ -34,6 +34,12 @@ TOKENS = re.compile(r"[()]|[^\s()]+")
 COMMENT = re.compile(r";[^\n]*")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 VARIABLE = re.compile(r"([XY])_(\d+)")
+BOUND = r"\((?:<=|>=) X_\d+ [-+.\deE]+\)"
+BOUNDS = re.compile(rf"{BOUND}(?:\s+{BOUND})+")
+"""Bounds of inputs that stand one behind the other: files of megabytes are made of these, so they
+are read by arrays."""
+MARK = "\0"
+"""Begins the word that stands for them until they are read."""
 SILENT = {"set-logic", "set-info", "set-option", "check-sat", "get-model", "exit"}
 """Commands of SMT-LIB that say nothing about the property."""
 
@@ -69,9 +75,17 @@ def _read(path: Path) -> str:
 
 def parse_vnnlib(text: str) -> Property:
     """The property that a VNN-LIB text describes."""
+    if MARK in text:
+        raise ArgumentError("there is a zero byte in the text")
+    runs: list[str] = []
+
+    def marked(found: re.Match[str]) -> str:
+        runs.append(found[0])
+        return f" {MARK}{len(runs) - 1} "
+
     declared: dict[str, set[int]] = {"X": set(), "Y": set()}
     assertions = []
-    for number, command in enumerate(_expressions(COMMENT.sub("", text)), 1):
+    for number, command in enumerate(_expressions(BOUNDS.sub(marked, COMMENT.sub("", text))), 1):
         match command:
             case ["declare-const", str(name), "Real"] | ["declare-fun", str(name), [], "Real"]:
                 kind, index = _variable(name)
@@ -79,7 +93,8 @@ def parse_vnnlib(text: str) -> Property:
                     raise ArgumentError(f"{name} is declared twice")
                 declared[kind].add(index)
             case ["assert", expression]:
-                assertions.append(_Reader(declared, number, expression).formula(expression))
+                reader = _Reader(declared, runs, number, expression)
+                assertions.append(reader.formula(expression))
             case [str(word), *_] if word in SILENT:
                 pass
             case _:
@@ -133,16 +148,24 @@ def _expressions(text: str) -> Iterator[list[Expression]]:
 def _shown(expression: Expression) -> str:
     """An expression as it was written, shortened."""
     if isinstance(expression, str):
-        return expression[:80]
+        return "several bounds" if expression.startswith(MARK) else expression[:80]
     text = "(" + " ".join(_shown(part) for part in expression[:6])
     return (text if len(text) < 120 else text[:120] + " ...") + ")"
 
 
 class _Reader:
-    """Reads one assertion. declared: the variables that there are."""
+    """Reads one assertion. declared: the variables that there are; runs: the texts of bounds that
+    words stand for."""
 
-    def __init__(self, declared: dict[str, set[int]], number: int, expression: Expression) -> None:
+    def __init__(
+        self,
+        declared: dict[str, set[int]],
+        runs: Sequence[str],
+        number: int,
+        expression: Expression,
+    ) -> None:
         self.declared = declared
+        self.runs = runs
         self.number = number
         self.assertion = expression
 
@@ -156,9 +179,10 @@ class _Reader:
             case "false":
                 return Or(())
             case ["and", *parts]:
-                return And(tuple(map(self.formula, parts)))
+                return And(tuple(self.parts(parts)))
             case ["or", *parts]:
-                return Or(tuple(map(self.formula, parts)))
+                singles = itertools.chain.from_iterable(map(_singles, self.parts(parts)))
+                return Or(tuple(singles))
             case ["not", part]:
                 return ~self.formula(part)
             case ["=>", first, second]:
@@ -166,11 +190,33 @@ class _Reader:
             case [str(sign), first, second] if sign in COMPARISONS:
                 return self.comparison(sign, first, second)
             case [str(sign), *parts] if sign in COMPARISONS and len(parts) > 2:
-                pairs = pairwise(parts)
+                pairs = itertools.pairwise(parts)
                 return And(tuple(self.comparison(sign, a, b) for a, b in pairs))
         raise self.refuse(
             f"{_shown(expression)} is neither and, or, not, => nor a comparison by <=, >=, <, >, ="
         )
+
+    def parts(self, expressions: Sequence[Expression]) -> Iterator[Formula]:
+        """The formulas of the parts of an and or an or."""
+        for expression in expressions:
+            if isinstance(expression, str) and expression.startswith(MARK):
+                yield self.bounds(self.runs[int(expression[1:])])
+            else:
+                yield self.formula(expression)
+
+    def bounds(self, text: str) -> InputBounds:
+        """Bounds of inputs, one behind the other."""
+        words = text.replace("(", " ").replace(")", " ").split()
+        index = np.array([word[2:] for word in words[1::3]], dtype=np.int64)
+        for word in words[2::3]:
+            if NUMBER.fullmatch(word) is None:
+                raise self.refuse(f"'{word[:40]}' is neither a number nor a variable")
+        end = np.array(words[2::3], dtype=np.float64)
+        if not np.isfinite(end).all():
+            raise self.refuse("a bound is beyond double precision")
+        for missing in set(index.tolist()) - self.declared["X"]:
+            raise self.refuse(f"X_{missing} is not declared")
+        return InputBounds(index, np.array(words[0::3]) == "<=", end)
 
     def comparison(self, sign: str, first: Expression, second: Expression) -> Formula:
         return COMPARISONS[sign](self.term(first), self.term(second))
@@ -217,6 +263,14 @@ class _Reader:
         return Linear.number(value)
 
 
+def _singles(formula: Formula) -> Iterator[Formula]:
+    """Bounds of inputs one by one; any other formula as it is."""
+    if isinstance(formula, InputBounds):
+        yield from formula.inequalities()
+    else:
+        yield formula
+
+
 def _folded(terms: Sequence[Linear], combine: Callable[[Linear, Linear], Linear]) -> Linear:
     found = terms[0]
     for term in terms[1:]:
@@ -244,8 +298,8 @@ def _property(formula: And, inputs: int, outputs: int) -> Property:
             f"it has {formula.count()} alternatives once and and or are multiplied out; {MOST} is "
             "the most"
         )
-    shared = [part for part in formula.parts if isinstance(part, Inequality)]
-    others = And(tuple(part for part in formula.parts if not isinstance(part, Inequality)))
+    shared = [part for part in formula.parts if isinstance(part, Atom)]
+    others = And(tuple(part for part in formula.parts if not isinstance(part, Atom)))
     start = _Bounds(np.full(inputs, -np.inf), np.full(inputs, np.inf))
     outside = start.tightened(shared)
     cases: dict[bytes, tuple[_Bounds, list[tuple[Inequality, ...]]]] = {}
@@ -282,11 +336,15 @@ class _Bounds:
     def copied(self) -> _Bounds:
         return _Bounds(self.lower.copy(), self.upper.copy())
 
-    def tightened(self, inequalities: Sequence[Inequality]) -> list[Inequality]:
+    def tightened(self, conjunction: Sequence[Atom]) -> list[Inequality]:
         """Tighten the bounds by the inequalities that bound a single input; returns what these do
         not say, or not exactly: strict ones, and those that had to be divided."""
         rest = []
-        for one in inequalities:
+        for one in conjunction:
+            if isinstance(one, InputBounds):
+                np.minimum.at(self.upper, one.index[one.upper], one.end[one.upper])
+                np.maximum.at(self.lower, one.index[~one.upper], one.end[~one.upper])
+                continue
             linear = one.linear
             if linear.outputs or len(linear.inputs) != 1:
                 rest.append(one)

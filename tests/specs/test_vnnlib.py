@@ -88,6 +88,10 @@ TEXTS = {
     "chain and equal": "(assert (<= -1 Y_0 Y_1 1)) (assert (or (= X_0 X_0) (<= Y_0 2)))",
     "two alternatives": "(assert (or (<= Y_0 0) (<= Y_1 0))) (assert (or (>= Y_0 -1) (>= X_0 0)))",
     "nothing beside the box": "",
+    "bounds in a row": "(assert (and (<= X_0 0.5) (>= X_0 -.5)\n (<= X_1 5e-1) (<= Y_0 0)))",
+    "bounds as alternatives": "(assert (or (<= X_0 -0.5) (>= X_0 0.5) (>= X_1 0.25)))",
+    "rows of bounds": "(assert (or (and (<= X_0 0) (>= X_1 0)) (and (<= X_0 .5) (<= X_1 0))))",
+    "not of bounds": "(assert (not (and (<= X_0 0) (>= X_1 0))))",
 }
 
 
@@ -126,6 +130,15 @@ REFUSED = {
     "deep": (BOUNDED + "(assert " + "(and " * 5000 + "true" + ")" * 5000 + ")", "nested"),
     "explosion": (BOUNDED + "(assert (or (<= Y_0 0) (<= Y_1 0)))" * 40, "multiplied out"),
     "empty": ("", "no variable X_0"),
+    "two in an assertion": (
+        BOUNDED + "(assert (<= X_0 0) (>= X_0 0))",
+        "several bounds is neither",
+    ),
+    "two in a not": (BOUNDED + "(assert (not (<= X_0 0) (>= X_0 0)))", "neither and"),
+    "a row of nonsense": (BOUNDED + "(assert (and (<= X_0 1e) (<= X_0 1)))", "neither a number"),
+    "a row of infinity": (BOUNDED + "(assert (and (<= X_0 1e999) (<= X_0 1)))", "beyond double"),
+    "a row of others": (BOUNDED + "(assert (and (<= X_5 1) (<= X_0 1)))", "X_5 is not declared"),
+    "a zero byte": (BOUNDED + "\0", "zero byte"),
     "integers": ("(declare-const X_0 Int)", "not known"),
 }
 
