@@ -153,10 +153,12 @@ class Layout(SampleLayout):
         # the same for all samples
         if plain and constant.dim() < rows.dim() - 1 and constant.dtype == rows.dtype:
             vector = constant.expand(rows.shape[2:]).flatten()
-            return torch.mv(rows.reshape(len(rows) * samples, -1), vector).reshape(-1, samples)
+            stacked = rows.reshape(len(rows) * samples, len(vector))
+            return torch.mv(stacked, vector).reshape(len(rows), samples)
         if plain and constant.dim() < rows.dim():
-            vectors = constant.expand(rows.shape[1:]).reshape(samples, -1)
-            return dots(rows.reshape(len(rows), samples, -1), vectors)
+            size = rows.shape[2:].numel()
+            vectors = constant.expand(rows.shape[1:]).reshape(samples, size)
+            return dots(rows.reshape(len(rows), samples, size), vectors)
         return self.sum(rows * constant, samples)
 
     def place(self, rows: Tensor, shape: torch.Size) -> Tensor:

@@ -246,10 +246,16 @@ class BoundState:
 
     def _lead(self, name: str, tensor: Tensor) -> int | None:
         """How many dimensions a stack of numbers has before those of the node; None if it has
-        others, as those of products, or one row for each sample of a weight."""
+        others, as those of products, or one row for each sample of a weight, or if nothing is known
+        of the node."""
+        if name not in self.intervals:
+            return None
         shape = self.intervals[name].shape
         lead = tensor.dim() - len(shape)
         if lead < 0 or tensor.shape[lead:] != shape or not self.layout(name).batched:
+            return None
+        # the slopes of a product may look like those of rows: (numbers, *samples and letters)
+        if lead == 2 and tensor.shape[1 : 1 + len(shape)] == shape:
             return None
         return lead
 
@@ -318,11 +324,7 @@ class BoundState:
         _check_joinable(parts)
         first = parts[0]
         common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
-        intervals = {}
-        for name in common:
-            lower = _joined(parts, name, [part.intervals[name].lower for part in parts])
-            upper = _joined(parts, name, [part.intervals[name].upper for part in parts])
-            intervals[name] = Interval(lower, upper)
+        intervals = {name: _hull(parts, name) for name in common}
         splits = {}
         for name in first.splits:
             sign = _joined(parts, name, [part.splits[name].sign for part in parts])
@@ -338,6 +340,16 @@ class BoundState:
             origin=_one_behind_the_other([part.origin for part in parts]),
             empty=torch.cat([part._empty() for part in parts]),
         )
+
+
+def _hull(parts: Sequence[BoundState], name: str) -> Interval:
+    """The intervals of a node of all parts. Those of a node that all samples share were found under
+    the constraints of each part: what holds for all of them is the hull."""
+    lower = [part.intervals[name].lower for part in parts]
+    upper = [part.intervals[name].upper for part in parts]
+    if not parts[0].layout(name).batched:
+        return Interval(torch.stack(lower).amin(0), torch.stack(upper).amax(0))
+    return Interval(_joined(parts, name, lower), _joined(parts, name, upper))
 
 
 def _are_below(end: int, numbers: Tensor) -> bool:

@@ -178,9 +178,14 @@ class Net:
             return result(net.drop_samples(spec_bounds(answer, target, spec, sides)))
 
         begun = None
-        if state is not None or (find_method(method).optimize and can_be_taken_apart(net.graph)):
+        optimize = find_method(method).optimize
+        if state is not None or (optimize and can_be_taken_apart(net.graph)):
             values, regions = net.reader.read(inputs, kwargs, perturb)
             begun = net.questions.begin(state or BoundState(), values, regions)
+        if begun is not None and optimize and not isinstance(slopes, str):
+            # those of the state are cut where the samples are, or begin anew
+            begun = replace(begun, alphas=slopes)
+            options = replace(options, slopes="adaptive")
         may = not intermediates and known is None
         rows = None if spec is None else _spec_tensor(spec)
         if rows is not None and rows.dim() == 2:  # the same for all samples

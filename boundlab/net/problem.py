@@ -82,7 +82,7 @@ class Problem:
         """A state of this problem: a given one, or one that knows nothing yet."""
         basis = self.begun.basis
         assert basis is not None
-        basis.check_parameters(self.net.questions.basis_now())
+        basis.check_parameters(self.net.questions.basis_now(self.regions))
         if state is None or (state.basis is None and not state.splits and not state.intervals):
             return self.begun
         if state.basis is not basis:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,9 +123,11 @@ class Questions:
             state.basis.check(basis, state.origin)
         return replace(state, samples=samples, origin=torch.arange(samples), basis=basis)
 
-    def basis_now(self) -> Basis:
-        """The parameters that intervals depend on, as the module has them now."""
-        return self._basis(self.reader.parameters(), {})
+    def basis_now(self, perturbed: Collection[str]) -> Basis:
+        """The parameters that intervals depend on, as the module has them now; those that are
+        perturbed belong to the regions."""
+        values = self.reader.parameters()
+        return self._basis({name: values[name] for name in values if name not in perturbed}, {})
 
     def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
         """What intervals of a state depend on."""

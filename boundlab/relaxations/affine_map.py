@@ -124,15 +124,16 @@ class AffineMap(Relaxation):
         """The forms of what is read from sources without a batch alone: what every sample asks of
         them, with columns for rows."""
         constant = self.function(*self.zeros)
-        samples, size = len(constant), constant[0].numel()
+        samples, size = len(constant), constant.shape[1:].numel()
         eye = torch.eye(size, dtype=constant.dtype, device=constant.device)
         eye = eye.reshape(size, 1, *constant.shape[1:]).expand(size, *constant.shape)
         form = constant.new_zeros(units[0].columns + 1, *constant.shape)
         for unit, rows in zip(units, per_sample(eye), strict=True):
             if not isinstance(rows, Tensor):
                 rows = rows.dense()
-            columns = rows.reshape(size, samples, -1).permute(2, 1, 0)
-            form[unit.first : unit.first + len(columns)] = columns.reshape(-1, *constant.shape)
+            width = rows.shape[2:].numel()
+            columns = rows.reshape(size, samples, width).permute(2, 1, 0)
+            form[unit.first : unit.first + width] = columns.reshape(width, *constant.shape)
         form[-1] = constant
         return form
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -451,3 +453,49 @@ def test_a_problem_whose_parameter_is_another_object() -> None:
     model[0].weight = nn.Parameter(torch.zeros(8, 3))
     with pytest.raises(bl.ArgumentError, match="parameters have changed"):
         problem.bounds()
+
+
+class _Scaled(nn.Module):
+    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+        return torch.relu(x * torch.tanh(w)).sum(1, keepdim=True)
+
+
+def test_joined_states_of_a_node_that_samples_share() -> None:
+    """Its interval was taken from the first state, where an earlier split had made it too small for
+    the others: the bound of the second sample was 0, and its value 1.523."""
+    model = _Scaled()
+    x, w = torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), torch.zeros(())
+    with torch.no_grad():
+        problem = bl.capture(model, x, w).problem(x, bl.Linf(w, eps=1.0))
+        whole = problem.bounds().state
+        first = problem.bounds(whole.take([0]).split("w", 0, 1, 0.0)).state.split("w", 0, -1, 0.5)
+        second = problem.bounds(whole.take([1]).split("w", 0, -1, 0.5)).state
+        for states, place in (([first, second], 1), ([second, first], 0)):
+            for method in ("ibp", "crown", "alpha-crown", "beta-crown"):
+                bounds = problem.bounds(bl.BoundState.join(states), method=method)
+                assert float(bounds.upper[place]) >= float(model(x[1:], w - 1))
+
+
+def test_a_problem_with_perturbed_parameters() -> None:
+    """It was refused as if the perturbed parameter had changed."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    x, region = torch.rand(2, 2), {"0.weight": bl.Linf(eps=0.1)}
+    net = bl.capture(model, x)
+    with torch.no_grad():
+        problem = net.problem(x, perturb=region)
+        torch.testing.assert_close(problem.bounds().lower, net.bounds(x, perturb=region).lower)
+        model[2].weight.mul_(2.0)
+        with pytest.raises(bl.ArgumentError, match="parameters have changed"):
+            problem.bounds()
+
+
+def test_slopes_of_a_question_that_was_halved() -> None:
+    model = nn.Sequential(nn.Linear(40, 600), nn.ReLU(), nn.Linear(600, 12))
+    x = torch.randn(4, 40)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.1)
+    with torch.no_grad():
+        for memory in (64000, None):
+            ask = partial(net.bounds, region, method="alpha-crown", alpha=FEW, memory=memory)
+            first = ask()
+            again = ask(slopes=first.slopes)
+            assert (again.lower >= net.bounds(region).lower - 1e-4).all()

@@ -181,3 +181,13 @@ def test_crown_proves_what_crown_ibp_proves() -> None:
             for method in ("crown-ibp", "crown")
         ]
     assert not (proved[0] & ~proved[1]).any()
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown", "crown-ibp", "forward+backward"])
+def test_an_empty_batch_with_perturbed_weights(method: str) -> None:
+    net = bl.capture(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.rand(3, 4))
+    x, weights = torch.rand(0, 4), {"0.weight": bl.L2(eps=0.1)}
+    assert net.bounds(bl.Linf(x, 0.1), perturb=weights, method=method).lower.shape == (0, 2)
+    assert net.bounds(x, perturb=weights, method=method).lower.shape == (0, 2)
+    if method in ("crown", "crown-ibp", "forward+backward"):
+        assert net.linear_bounds(bl.Linf(x, 0.1), method=method).lower_b.shape == (0, 2)
