@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.cli import main
-from boundlab.commands.certify import Job, certify
+from boundlab.commands.certify import Job, certify_job
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
@@ -97,7 +97,7 @@ def test_certify_a_program_of_another_device(tmp_path: Path) -> None:
 def test_certify() -> None:
     images, classes = load_digits(5)
     runs = [
-        certify(
+        certify_job(
             load_model().to(device),
             Job(
                 images,

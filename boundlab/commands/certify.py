@@ -70,6 +70,28 @@ class Job:
 
 def certify(
     model: Net | nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    radii: Sequence[float],
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    norm: str = "inf",
+    valid: tuple[float, float] | None = None,
+    batch: int = 16,
+    device: torch.device | str = "cpu",
+    results: Path | str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    name: str = "",
+) -> Certification:
+    """Bound the margins of every image for every method and radius: what :class:`Job` says, by
+    :func:`certify_job`."""
+    job = Job(images, labels, radii, methods, norm, valid, batch, device, name)
+    return certify_job(model, job, results=results, resume=resume, progress=progress)
+
+
+def certify_job(
+    model: Net | nn.Module,
     job: Job,
     *,
     results: Path | str | None = None,

@@ -28,7 +28,7 @@ from boundlab.commands.certify import (
     DEFAULT_METHODS,
     NORMS,
     Job,
-    certify,
+    certify_job,
     check_images,
     check_methods,
     check_radii,
@@ -257,7 +257,7 @@ def _run(job: Job, net: Net, output: _Output) -> None:
                 shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}"
             )
 
-        found = certify(
+        found = certify_job(
             net, job, results=output.folder / RESULTS, resume=output.resume, progress=progress
         )
     console.print(_table(found))

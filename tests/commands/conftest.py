@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import Job, certify
+from boundlab.commands.certify import Job, certify_job
 
 MODELS = """
 import torch
@@ -44,7 +44,7 @@ def job() -> tuple[bl.Net, Certification, Tensor]:
     labels[0] = (labels[0] + 1) % 3
     return (
         net,
-        certify(
+        certify_job(
             net, Job(images, labels, [0.01, 0.05, 0.3], ["ibp", "crown-ibp", "crown"], valid=(0, 1))
         ),
         images,

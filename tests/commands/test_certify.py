@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.commands import certify as module
 from boundlab.commands.certificates import Certification, Run, Task
-from boundlab.commands.certify import Job, certify, outputs
+from boundlab.commands.certify import Job, certify, certify_job, outputs
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 
@@ -60,7 +60,7 @@ def test_rows_agree_with_margins(
     net: bl.Net, model: nn.Module, data: tuple[Tensor, Tensor]
 ) -> None:
     images, labels = data
-    found = certify(net, Job(images, labels, RADII, METHODS, valid=(0, 1), batch=4))
+    found = certify_job(net, Job(images, labels, RADII, METHODS, valid=(0, 1), batch=4))
     assert [(row.method, row.radius) for row in found.rows] == [
         (m, r) for m in METHODS for r in RADII
     ]
@@ -84,7 +84,7 @@ def test_rows_agree_with_margins(
 
 
 def test_best_margins(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
-    found = certify(net, Job(*data, [0.1], METHODS))
+    found = certify_job(net, Job(*data, [0.1], METHODS))
     best = found.best_margins(0.1)
     assert all((best >= run.margins).all() for run in found.runs)
 
@@ -93,7 +93,7 @@ def test_best_margins(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
 def test_norms(net: bl.Net, data: tuple[Tensor, Tensor], norm: str) -> None:
     images, labels = data
     ball = {"inf": bl.Linf, "2": bl.L2, "1": bl.L1}[norm]
-    found = certify(net, Job(images, labels, [0.1], ["crown"], norm=norm))
+    found = certify_job(net, Job(images, labels, [0.1], ["crown"], norm=norm))
     with torch.no_grad():
         expected = net.margins(ball(images, 0.1), labels).double()
     torch.testing.assert_close(found.runs[0].margins, expected, atol=1e-5, rtol=1e-5)
@@ -102,8 +102,8 @@ def test_norms(net: bl.Net, data: tuple[Tensor, Tensor], norm: str) -> None:
 def test_bytes_are_divided_by_255(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
     images, labels = data
     pixels = (images * 255).round().to(torch.uint8)
-    one = certify(net, Job(pixels, labels, [0.01], ["ibp"], valid=(0, 1)))
-    two = certify(net, Job(pixels.float() / 255, labels, [0.01], ["ibp"], valid=(0, 1)))
+    one = certify_job(net, Job(pixels, labels, [0.01], ["ibp"], valid=(0, 1)))
+    two = certify_job(net, Job(pixels.float() / 255, labels, [0.01], ["ibp"], valid=(0, 1)))
     assert torch.equal(one.runs[0].margins, two.runs[0].margins)
 
 
@@ -123,7 +123,9 @@ def test_nan_outputs_count_as_wrong() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x * torch.tensor([1.0, math.nan])
 
-    found = certify(Broken().eval(), Job(torch.ones(2, 2), torch.tensor([0, 1]), [0.0], ["ibp"]))
+    found = certify_job(
+        Broken().eval(), Job(torch.ones(2, 2), torch.tensor([0, 1]), [0.0], ["ibp"])
+    )
     assert found.predictions.tolist() == [-1, -1]
     assert found.rows[0].verified == 0
 
@@ -136,7 +138,7 @@ def test_a_module_with_a_fixed_batch_size(
     fixed = bl.capture(program)
     assert torch.allclose(outputs(fixed, images), model(images), atol=1e-6)
     one, two = (
-        certify(any_net, Job(images, labels, [0.05], ["crown"])) for any_net in (fixed, net)
+        certify_job(any_net, Job(images, labels, [0.05], ["crown"])) for any_net in (fixed, net)
     )
     torch.testing.assert_close(one.runs[0].margins, two.runs[0].margins, atol=1e-5, rtol=1e-5)
 
@@ -153,23 +155,25 @@ def test_resume_after_interruption(
     stop_at: int,
 ) -> None:
     results = tmp_path / "results.json"
-    whole = certify(net, Job(*data, RADII, METHODS, batch=4))
+    whole = certify_job(net, Job(*data, RADII, METHODS, batch=4))
     with monkeypatch.context() as patch:
         counter = Counter(patch, stop_at)
         with pytest.raises(KeyboardInterrupt):
-            certify(net, Job(*data, RADII, METHODS, batch=4), results=results)
+            certify_job(net, Job(*data, RADII, METHODS, batch=4), results=results)
     done = sum(len(run["margins"]) for run in json.loads(results.read_text())["runs"])
     assert done == sum([4, 4, 3][i % 3] for i in range(stop_at))
     with monkeypatch.context() as patch:
         counter = Counter(patch)
-        resumed = certify(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
+        resumed = certify_job(
+            net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True
+        )
         assert counter.calls == 3 * len(RADII) * len(METHODS) - stop_at
     for one, two in zip(whole.runs, resumed.runs, strict=True):
         assert (one.method, one.radius) == (two.method, two.radius)
         assert torch.equal(one.margins, two.margins)
     with monkeypatch.context() as patch:
         counter = Counter(patch)
-        again = certify(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
+        again = certify_job(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
         assert counter.calls == 0
     assert again.rows == resumed.rows
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
@@ -179,9 +183,9 @@ def test_resume_adds_methods(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
+    certify_job(net, Job(*data, [0.1], ["ibp"]), results=results)
     counter = Counter(monkeypatch)
-    found = certify(net, Job(*data, [0.1, 0.2], ["crown"]), results=results, resume=True)
+    found = certify_job(net, Job(*data, [0.1, 0.2], ["crown"]), results=results, resume=True)
     assert counter.calls == 2
     assert found.methods == ("crown",)
     assert len(json.loads(results.read_text())["runs"]) == 3
@@ -191,10 +195,10 @@ def test_without_resume_results_are_never_written_over(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
+    certify_job(net, Job(*data, [0.1], ["ibp"]), results=results)
     old = results.read_text()
     with pytest.raises(bl.ArgumentError, match="already holds results: give --resume"):
-        certify(net, Job(*data, [0.2], ["ibp"]), results=results)
+        certify_job(net, Job(*data, [0.2], ["ibp"]), results=results)
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
     assert results.read_text() == old
 
@@ -206,10 +210,10 @@ def test_two_at_once(net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path) -
 
     def another(*_: object) -> None:
         if not results.exists():
-            certify(net, Job(*data, [0.2], ["ibp"]), results=results)
+            certify_job(net, Job(*data, [0.2], ["ibp"]), results=results)
 
     with pytest.raises(bl.ArgumentError, match="another process"):
-        certify(net, Job(*data, [0.1], ["ibp"]), results=results, progress=another)
+        certify_job(net, Job(*data, [0.1], ["ibp"]), results=results, progress=another)
     assert [run["radius"] for run in json.loads(results.read_text())["runs"]] == [0.2]
 
 
@@ -221,7 +225,9 @@ def test_not_a_number_survives_the_file(
         bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3)
     )
     for resume in (False, True):
-        found = certify(net, Job(*data, [0.1], ["ibp"]), results=tmp_path / "r.json", resume=resume)
+        found = certify_job(
+            net, Job(*data, [0.1], ["ibp"]), results=tmp_path / "r.json", resume=resume
+        )
         assert torch.equal(
             found.runs[0].margins.nan_to_num(7.0), odd.double().nan_to_num(7.0).expand(11, 3)
         )
@@ -234,7 +240,7 @@ def test_a_file_for_something_else_is_refused(
 ) -> None:
     images, labels = data
     results = tmp_path / "results.json"
-    certify(net, Job(images, labels, [0.1], ["ibp"]), results=results)
+    certify_job(net, Job(images, labels, [0.1], ["ibp"]), results=results)
     before = results.read_bytes()
     model: bl.Net | nn.Module = net
     other = {"images": images, "labels": labels}
@@ -259,7 +265,7 @@ def test_a_file_for_something_else_is_refused(
     before = results.read_bytes()
     job = Job(**other, radii=[0.1], methods=["ibp"])  # type: ignore[arg-type]
     with pytest.raises(bl.ArgumentError, match=expected):
-        certify(model, job, results=results, resume=True)
+        certify_job(model, job, results=results, resume=True)
     assert results.read_bytes() == before
 
 
@@ -285,14 +291,14 @@ def test_results_that_were_edited_are_not_believed(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, edit: str
 ) -> None:
     results = tmp_path / "results.json"
-    certify(net, Job(*data, [0.1], ["ibp"]), results=results)
+    certify_job(net, Job(*data, [0.1], ["ibp"]), results=results)
     content = json.loads(results.read_text())
     results.write_text(json.dumps(content, indent=2))  # how it is laid out does not matter
-    certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
+    certify_job(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
     EDITS[edit](content)
     results.write_text(json.dumps(content))
     with pytest.raises(bl.ArgumentError, match=r"edited|not a results file"):
-        certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
+        certify_job(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +320,7 @@ def test_files_that_are_no_results(
     results = tmp_path / "results.json"
     results.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(bl.ArgumentError, match=r"not a results file|edited"):
-        certify(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
+        certify_job(net, Job(*data, [0.1], ["ibp"]), results=results, resume=True)
 
 
 def test_long_runs_are_saved_on_the_way(
@@ -333,7 +339,7 @@ def test_long_runs_are_saved_on_the_way(
             )
         )
 
-    certify(
+    certify_job(
         net, Job(*data, [0.1], ["ibp"], batch=4), results=tmp_path / "r.json", progress=progress
     )
     assert seen == [(0, 0, 11), (4, 4, 11), (8, 8, 11), (11, 11, 11)]
@@ -380,11 +386,19 @@ def test_wrong_arguments(
         "methods": ["ibp"],
     }
     with pytest.raises(bl.ArgumentError, match=message):
-        certify(net, Job(**(arguments | change)))  # type: ignore[arg-type]
+        certify_job(net, Job(**(arguments | change)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("last", [nn.Linear(5, 1), nn.Unflatten(1, (5, 1))])
 def test_models_without_classes_prove_nothing(last: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(2, 5), last).eval()
     with pytest.raises(bl.ArgumentError, match="logits of shape"):
-        certify(model, Job(torch.rand(3, 2), torch.zeros(3, dtype=torch.long), [0.1], ["ibp"]))
+        certify_job(model, Job(torch.rand(3, 2), torch.zeros(3, dtype=torch.long), [0.1], ["ibp"]))
+
+
+def test_a_job_in_one_call(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
+    job = Job(*data, [0.1], ["ibp"], valid=(0, 1), batch=4, name="a job")
+    found = certify(net, *data, [0.1], ["ibp"], valid=(0, 1), batch=4, name="a job")
+    other = certify_job(net, job)
+    assert found.rows == other.rows
+    assert torch.equal(found.runs[0].margins, other.runs[0].margins)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import Job, certify, region_around
+from boundlab.commands.certify import Job, certify_job, region_around
 from boundlab.commands.cuts import line_cuts
 
 
@@ -19,7 +19,7 @@ def test_cuts_lie_in_the_region_and_enclose_the_function(
 ) -> None:
     net, _, images = job
     labels = net.bounds(bl.Linf(images, 0.0), method="ibp").lower.argmax(1)
-    found = certify(
+    found = certify_job(
         net,
         Job(
             images,
