@@ -400,5 +400,4 @@ def test_a_job_in_one_call(net: bl.Net, data: tuple[Tensor, Tensor]) -> None:
     job = Job(*data, [0.1], ["ibp"], valid=(0, 1), batch=4, name="a job")
     found = certify(net, *data, [0.1], ["ibp"], valid=(0, 1), batch=4, name="a job")
     other = certify_job(net, job)
-    assert found.rows == other.rows
     assert torch.equal(found.runs[0].margins, other.runs[0].margins)
