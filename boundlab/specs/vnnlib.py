@@ -181,12 +181,11 @@ class _Reader:
             case ["and", *parts]:
                 return And(tuple(self.parts(parts)))
             case ["or", *parts]:
-                singles = itertools.chain.from_iterable(map(_singles, self.parts(parts)))
-                return Or(tuple(singles))
+                return Or(tuple(self.singles(parts)))
             case ["not", part]:
                 return ~self.formula(part)
-            case ["=>", first, second]:
-                return ~self.formula(first) | self.formula(second)
+            case ["=>", *parts] if len(sides := self.singles(parts)) == 2:
+                return ~sides[0] | sides[1]
             case [str(sign), first, second] if sign in COMPARISONS:
                 return self.comparison(sign, first, second)
             case [str(sign), *parts] if sign in COMPARISONS and len(parts) > 2:
@@ -203,6 +202,10 @@ class _Reader:
                 yield self.bounds(self.runs[int(expression[1:])])
             else:
                 yield self.formula(expression)
+
+    def singles(self, expressions: Sequence[Expression]) -> list[Formula]:
+        """The same, bounds of inputs one by one: where they are not a conjunction."""
+        return list(itertools.chain.from_iterable(map(_singles, self.parts(expressions))))
 
     def bounds(self, text: str) -> InputBounds:
         """Bounds of inputs, one behind the other."""

@@ -91,6 +91,7 @@ TEXTS = {
     "bounds in a row": "(assert (and (<= X_0 0.5) (>= X_0 -.5)\n (<= X_1 5e-1) (<= Y_0 0)))",
     "bounds as alternatives": "(assert (or (<= X_0 -0.5) (>= X_0 0.5) (>= X_1 0.25)))",
     "rows of bounds": "(assert (or (and (<= X_0 0) (>= X_1 0)) (and (<= X_0 .5) (<= X_1 0))))",
+    "implication of bounds": "(assert (=> (<= X_0 0) (>= X_1 0)))",
     "not of bounds": "(assert (not (and (<= X_0 0) (>= X_1 0))))",
 }
 
@@ -133,6 +134,10 @@ REFUSED = {
     "two in an assertion": (
         BOUNDED + "(assert (<= X_0 0) (>= X_0 0))",
         "several bounds is neither",
+    ),
+    "three in an implication": (
+        BOUNDED + "(assert (=> (<= X_0 0) (>= X_0 0) (<= X_1 0)))",
+        "neither and",
     ),
     "two in a not": (BOUNDED + "(assert (not (<= X_0 0) (>= X_0 0)))", "neither and"),
     "a row of nonsense": (BOUNDED + "(assert (and (<= X_0 1e) (<= X_0 1)))", "neither a number"),
