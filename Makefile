@@ -36,6 +36,7 @@ fuzz: $(READY)
 
 docs: $(READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
+	$(BIN)/boundlab ops --onnx --markdown > docs/onnx-operators.md
 
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.verification

@@ -1,6 +1,7 @@
 """boundlab: provable bounds on the outputs of any PyTorch model."""
 
 from boundlab import rules as _rules  # fills the registry
+from boundlab.attacks import Attack, attack
 from boundlab.errors import (
     ArgumentError,
     BoundlabError,
@@ -18,6 +19,8 @@ from boundlab.methods.method import Method
 from boundlab.methods.state import BoundState
 from boundlab.net import Net, capture
 from boundlab.net.problem import Problem
+from boundlab.onnx import load_onnx
+from boundlab.radius import certified_radius
 from boundlab.regions import L0, L1, L2, Box, Linf, Lp, Region, Words
 from boundlab.results import Bounds, LinearBounds
 from boundlab.rules.affine import affine
@@ -26,14 +29,16 @@ from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
 from boundlab.specs.property import Property, robust
 from boundlab.specs.vnnlib import load_vnnlib
+from boundlab.verify import verify
 from boundlab.version import VERSION
 
 __version__ = VERSION
 __all__ = [
-    "L0", "L1", "L2", "Alpha", "ArgumentError", "BoundState", "BoundlabError", "Bounds", "Box",
-    "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
+    "L0", "L1", "L2", "Alpha", "ArgumentError", "Attack", "BoundState", "BoundlabError", "Bounds",
+    "Box", "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
     "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Property", "Region",
-    "UnsupportedOperator", "Words", "affine", "capture", "composition", "elementwise", "flatness",
-    "load_vnnlib", "mean_loss_bound", "robust", "robust_cross_entropy", "weight_balls",
+    "UnsupportedOperator", "Words", "affine", "attack", "capture", "certified_radius",
+    "composition", "elementwise", "flatness", "load_onnx", "load_vnnlib", "mean_loss_bound",
+    "robust", "robust_cross_entropy", "verify", "weight_balls",
 ]  # fmt: skip
 del _rules

@@ -1,5 +1,5 @@
-"""The command line: ``boundlab demo``, ``certify``, ``train``, ``evaluate``, ``flatness``,
-``words`` and ``ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``, ``train``,
+``evaluate``, ``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ import os
 import sys
 from collections.abc import Callable
 
-import torch
-
-from boundlab.commands import certifying, flatness, operators, training, words
-from boundlab.commands.certifying import RESULTS
+from boundlab.commands import (
+    attacking,
+    certifying,
+    flatness,
+    operators,
+    radii,
+    training,
+    verifying,
+    words,
+)
+from boundlab.commands.limits import beginning, is_about_memory
+from boundlab.commands.subjects import RESULTS
 from boundlab.errors import BoundlabError
 from boundlab.version import VERSION
 
@@ -20,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns 0, 1 for an error that boundlab explains, 2 for wrong usage, 130
     after Ctrl-C."""
     try:
-        options = _parser().parse_args(argv)
+        options = _parser().parse_args(argv, argparse.Namespace(begun=beginning(argv)))
     except SystemExit as end:  # argparse has printed help, the version or what is wrong
         return int(end.code or 0)
     command: Callable[[argparse.Namespace], None] = options.command
@@ -41,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         return _fail(f"{error.filename}: {error.strerror}")
     except (MemoryError, RuntimeError) as error:
-        if not _about_memory(error):
+        if not is_about_memory(error):
             raise
         return _fail("out of memory: give a smaller --batch, or a cheaper method (ibp, crown-ibp)")
 
@@ -61,15 +69,6 @@ def _interrupted(options: argparse.Namespace) -> str:
     return f"interrupted; what was computed so far is in {output / RESULTS}{hint}"
 
 
-def _about_memory(error: BaseException) -> bool:
-    text = str(error).lower()
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "out of memory" in text
-        or "can't allocate memory" in text
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="boundlab", description="Provable bounds on the outputs of PyTorch models."
@@ -77,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boundlab {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     certifying.add_commands(commands)
+    attacking.add_command(commands)
+    radii.add_command(commands)
+    verifying.add_command(commands)
     training.add_commands(commands)
     flatness.add_command(commands)
     words.add_command(commands)

@@ -28,5 +28,13 @@ class DomainError(BoundlabError, ArithmeticError):
     """An interval reaches a place where the operator is not defined."""
 
 
+class TimeLimit(BoundlabError, TimeoutError):
+    """A question takes longer than it may."""
+
+
 class MemoryLimit(BoundlabError, MemoryError):
     """Not even one row of coefficients fits the memory budget."""
+
+
+class Contradiction(BoundlabError):
+    """Something is both proved and falsified: a bug, never the user's fault."""

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from boundlab.attacks import AttackSettings
 from boundlab.data import load
 from boundlab.demo.model import NETWORK
 from boundlab.storage.files import write_atomically
-from boundlab.training.evaluation import Attack, evaluate
+from boundlab.training.evaluation import evaluate
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Progress, Trainer
 
@@ -56,7 +57,7 @@ def main() -> None:
     model = Trainer(RECIPE, load("mnist", options.files, "train")).run(_tell)
     for eps in (0.05, 0.1, 0.12):
         found = evaluate(
-            model, test, eps, ("ibp", "crown-ibp", "crown"), Attack(steps=20, restarts=1)
+            model, test, eps, ("ibp", "crown-ibp", "crown"), AttackSettings(steps=20, restarts=1)
         )
         print(
             f"at {eps:g}: clean error {found.clean:.2%}, attacked {found.attacked:.2%}, not "

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import boundlab as bl
-from benchmarks import page, timing, verification, words
+from benchmarks import page, timing, verification, vnncomp, words
 from benchmarks.memory import allocated
 from benchmarks.workloads import PEER, WORKLOADS
+from boundlab.commands.benchmark import Plan
+from boundlab.commands.outcomes import Outcome, OutcomeFile
 from boundlab.data.sentences import load_sst
 from boundlab.methods import backward, memory
 from boundlab.models.text import build_text
@@ -153,3 +155,37 @@ def test_an_output_outside_of_its_bounds_is_counted(
 
     monkeypatch.setattr(bl.Net, "bounds", narrow)
     assert words.held_against_bounds(model, data.first(1))["outside"] > 0
+
+
+def test_answers_are_compared_with_known_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right, wrong, unknown and not scored; a wrong one is told by the exit code."""
+    lines = [f"{of},onnx/{k}.onnx,p.vnnlib,{of},9" for k, of in enumerate(["sat", "unsat", "odd"])]
+    head = "benchmark,onnx,vnnlib,verdict,timeout"
+    (tmp_path / "quick.csv").write_text("\n".join([head, *lines]) + "\n")
+    monkeypatch.setattr(vnncomp, "FOLDER", tmp_path)
+    answers = ["sat", "timeout", "unsat"]
+
+    def noted(plan: Plan, held: OutcomeFile, _: object) -> None:
+        for instance, answer in zip(plan.instances, answers, strict=True):
+            if held.get(instance) is None:
+                held.put(instance, Outcome(answer, 1.0))
+
+    monkeypatch.setattr(vnncomp, "verify_instances", noted)
+    command = ["vnncomp", "--output", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", command)
+    assert vnncomp.main() == 0 and "wrong:" not in capsys.readouterr().out
+    answers[1] = "sat"
+    assert vnncomp.main() == 0  # what is done is not done again
+    monkeypatch.setattr("sys.argv", [*command, "--again"])
+    capsys.readouterr()
+    assert vnncomp.main() == 1 and "wrong: unsat/onnx/1.onnx" in capsys.readouterr().out
+    known = vnncomp.read_known(tmp_path / "quick.csv", ["odd"], 2.0)
+    assert [one.instance.timeout for one in known] == [2.0]
+    assert known[0].judge(Outcome("sat", 1.0)) == "not scored"
+    (known,) = vnncomp.read_known(tmp_path / "quick.csv", ["sat"], 2.0)
+    assert [known.judge(Outcome("sat", t)) for t in (1.9, 2.1)] == ["right", "late"]
+    assert known.judge(Outcome("unsat", 2.1)) == "wrong"
+    with pytest.raises(SystemExit, match="no instances of none"):
+        vnncomp.read_known(tmp_path / "quick.csv", ["none"], None)

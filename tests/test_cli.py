@@ -10,6 +10,7 @@ import pytest
 import boundlab as bl
 from boundlab.cli import main
 from boundlab.commands.operators import KINDS, supported
+from boundlab.onnx.table import ROWS
 from boundlab.rules.registry import COMPOSITIONS, RULES
 from tests.helpers.commands import run
 
@@ -26,6 +27,20 @@ def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(row.startswith("| `aten.lstm` ") for row in rows)
     assert all(op.kind in KINDS for op in supported())
     assert len({op.name for op in supported()}) <= len(RULES) + len(COMPOSITIONS)
+
+
+def test_onnx_ops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ops", "--onnx") == 0
+    assert "ConvTranspose" in capsys.readouterr().out
+    assert run("ops", "--onnx", "--markdown") == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    assert len(rows) == sum(map(len, ROWS.values())) > len(ROWS) > 100
+    gemm = "a, b, [c] | alpha, beta, transA, transB | `boundlab.onnx.rows.linear` |"
+    assert f"| `Gemm` | 1 | {gemm}" in rows
+    assert sum(row.startswith("| `Softmax` |") for row in rows) == len(ROWS["Softmax"]) == 2
+    assert any(row.startswith("| `Reshape` | 1 | x, shape\\* |") for row in rows)
+    assert any(row.startswith("| `Concat` | 1 | values... |") for row in rows)
 
 
 def test_version_and_module() -> None:

@@ -45,12 +45,15 @@ def test_public_names_are_documented() -> None:
     assert len(boundlab.__all__) <= 40
 
 
-def test_the_page_of_operators_is_up_to_date() -> None:
+@pytest.mark.parametrize(
+    ("options", "page"), [([], "operators.md"), (["--onnx"], "onnx-operators.md")]
+)
+def test_the_pages_of_operators_are_up_to_date(options: list[str], page: str) -> None:
     """In a process of its own: the examples above register operators."""
     made = subprocess.run(
-        [sys.executable, "-m", "boundlab", "ops", "--markdown"],
+        [sys.executable, "-m", "boundlab", "ops", *options, "--markdown"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert made == (ROOT / "docs" / "operators.md").read_text(), "run make docs"
+    assert made == (ROOT / "docs" / page).read_text(), "run make docs"

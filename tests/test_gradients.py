@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.net.questions import Questions
 from boundlab.net.reading import Reader
+from tests.helpers.captures import net_of
 from tests.helpers.contract import METHODS, steps
 
 NETWORKS = {
@@ -31,7 +32,7 @@ def test_gradcheck_in_inputs_radii_and_parameters(name: str, method: str) -> Non
     torch.manual_seed(1)
     model = NETWORKS[name]().double()
     x = torch.randn(2, 3, dtype=torch.float64)
-    net = bl.capture(model, x)
+    net = net_of((__name__, name), model, x)
     eps = torch.tensor([0.3, 0.2], dtype=torch.float64, requires_grad=True)
     centre = x.clone().requires_grad_()
     parameters = dict(model.named_parameters())

@@ -13,13 +13,15 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.attacks import AttackSettings
 from boundlab.cli import main
-from boundlab.commands.certify import Job, certify_job
+from boundlab.commands.certify import certify_job
+from boundlab.commands.jobs import Job
 from boundlab.data import Images
 from boundlab.data.sentences import Sentences, Vocabulary
 from boundlab.demo.model import load_digits, load_model
 from boundlab.models.text import build_text
-from boundlab.training.evaluation import Attack, evaluate
+from boundlab.training.evaluation import evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.trainer import Trainer
@@ -205,7 +207,7 @@ def test_evaluate() -> None:
         Images(images, classes, 10, "digits"),
         0.05,
         ("ibp", "crown-ibp"),
-        Attack(steps=3),
+        AttackSettings(steps=3),
         batch=5,
         processes=Processes(0, 1, device),
     )

@@ -6,6 +6,7 @@ this room would serve another front end as well.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import re
@@ -22,7 +23,13 @@ from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompo
 from boundlab.capture.batch import Examples, Trial, find_batch
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.simplify import VIEWS, simplify
-from boundlab.compat.private import any_free_size, masks_as_given, pytree, quiet
+from boundlab.compat.private import (
+    any_free_size,
+    masks_as_given,
+    operators_listed_once,
+    pytree,
+    quiet,
+)
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph
 from boundlab.rules.registry import COMPOSITIONS, aten
@@ -233,6 +240,13 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
             assert modes == {name: module.training for name, module in model.named_modules()}
 
 
+@functools.cache
+def _recurrent() -> dict[Any, Callable[..., Any]]:
+    """torch's own decompositions of recurrent layers; to list all that it has takes a while."""
+    defaults = default_decompositions()
+    return {op: defaults[op] for op in RECURRENT if op in defaults}
+
+
 def _decompose(program: ExportedProgram) -> ExportedProgram:
     """Take apart what a composition, or torch for recurrent layers, expresses in simpler operators;
     leave the rest whole.
@@ -240,16 +254,13 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
     Compositions may order their results in memory otherwise than the operator does, so that a
     recorded view would not fit: views become reshapes first.
     """
-    defaults = default_decompositions()
-    table = {op: defaults[op] for op in RECURRENT if op in defaults}
-    table.update(COMPOSITIONS)
     for node in program.graph.nodes:
         if node.target in VIEWS:
             node.target = aten.reshape.default
-    with warnings.catch_warnings(), any_free_size():
+    with warnings.catch_warnings(), any_free_size(), operators_listed_once():
         warnings.simplefilter("ignore")
         try:
-            return program.run_decompositions(table)
+            return program.run_decompositions({**_recurrent(), **COMPOSITIONS})
         except BoundlabError:
             raise
         except Exception as error:  # whatever a composition raises

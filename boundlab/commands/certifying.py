@@ -4,48 +4,45 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from boundlab.attacks import AttackSettings
 from boundlab.commands.arguments import (
     Commands,
     add_count,
     add_numbers,
     flat,
-    shape,
-    value_range,
     words,
 )
-from boundlab.commands.arrays import load_data
-from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import (
-    DEFAULT_METHODS,
-    NORMS,
-    Job,
-    certify_job,
-    check_images,
-    check_methods,
-    check_radii,
-)
+from boundlab.commands.bars import certify_with_bar
+from boundlab.commands.certificates import Certification, Verdict
+from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.cuts import line_cuts
-from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.ledger import refuse_to_replace
-from boundlab.commands.loading import load_net
+from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
 from boundlab.commands.report import page
+from boundlab.commands.subjects import (
+    EPS,
+    RESULTS,
+    TABLE,
+    add_attack,
+    add_resume,
+    add_subject,
+    check_folder,
+    read_subject,
+)
+from boundlab.commands.tables import verdict_table, write_table
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.storage.files import write_atomically
 
-RESULTS, REPORT = "results.json", "index.html"
+REPORT = "index.html"
 DEMO = "demo"
-DEMO_RADII, EPS = (0.05, 0.1, 0.15), (2 / 255, 8 / 255)
+DEMO_RADII = (0.05, 0.1, 0.15)
 
 
 def add_commands(commands: Commands) -> None:
@@ -69,8 +66,9 @@ def _add_certify(commands: Commands) -> None:
         "certify",
         help="certify a model of your own",
         description=(
-            "Bound the margins of every image of DATA by every method at every radius, print how "
-            "many are verified, and write a report."
+            "Bound the margins of every image of DATA by every method at every radius, attack the "
+            "images that none proves, print how many are proved, falsified and open, and write a "
+            "report."
         ),
         epilog=(
             "example: boundlab certify mypackage.models:small_cnn test.npz --weights best.pt --eps "
@@ -78,57 +76,16 @@ def _add_certify(commands: Commands) -> None:
         ),
     )
     job.set_defaults(command=_certify)
-    job.add_argument(
-        "model",
-        metavar="MODEL",
-        help=(
-            "package.module:factory, called without arguments, or a program saved with "
-            "torch.export (.pt2)"
-        ),
-    )
-    job.add_argument(
-        "data",
-        type=Path,
-        metavar="DATA",
-        help=(
-            ".npz with images (or x) and labels (or y), or .csv with the label first; uint8 is "
-            "divided by 255"
-        ),
-    )
-    job.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help=("state dict for the model (read with weights_only=True)"),
-    )
-    job.add_argument(
-        "--norm",
-        choices=list(NORMS),
-        default="inf",
-        help=("norm of the ball around every image (default: inf)"),
-    )
+    add_subject(job)
     add_numbers(job, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
     job.add_argument(
-        "--range",
-        nargs="+",
-        default=["0", "1"],
-        metavar=("LOW", "HIGH"),
-        help=("valid values of an input, or none (default: 0 1)"),
+        "--no-attack",
+        dest="attack",
+        action="store_false",
+        help="do not attack images that no method proves",
     )
-    add_numbers(job, "--mean", "M", "normalisation inside the model, one number or one per channel")
-    add_numbers(job, "--std", "S")
-    job.add_argument(
-        "--shape",
-        type=shape,
-        metavar="C,H,W",
-        help=("shape of one image, if the file does not have it"),
-    )
-    add_count(job, "--batch", "images at a time", 16)
-    add_count(job, "--limit", "only the first N images")
-    job.add_argument(
-        "--resume", action="store_true", help="go on from the results in the output folder"
-    )
-    add_device(job, "cpu")
+    add_attack(job)
+    add_resume(job)
     _common(job)
 
 
@@ -188,6 +145,7 @@ def _clear(path: Path) -> None:
     """Take away the results of another demo, and of nothing else."""
     try:
         if json.loads(path.read_text())["task"]["name"] == DEMO:
+            path.with_name(COUNTEREXAMPLES).unlink(missing_ok=True)
             path.unlink()
     except (OSError, ValueError, KeyError, TypeError):  # not a demo's
         pass
@@ -198,37 +156,25 @@ def _clear(path: Path) -> None:
 
 
 def _certify(options: argparse.Namespace) -> None:
-    if not options.resume:
-        refuse_to_replace(options.output / RESULTS)
+    check_folder(options.output, options.resume, TABLE)
     radii = check_radii(flat(options.eps) or EPS)
     methods = _methods(options)
-    valid = value_range(options.range)
-    device = device_named(options.device)
-    values, labels = load_data(options.data, options.shape, options.limit)
-    if values.dtype == torch.uint8:
-        print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
-    images = check_images(values, valid)
-    name = f"{options.model} on {options.data.name}"
+    about = read_subject(options)
     job = Job(
-        images,
-        labels,
+        about.images,
+        about.labels,
         radii,
         methods,
-        norm=options.norm,
-        valid=valid,
-        batch=options.batch,
-        device=device,
-        name=name,
+        norm=about.norm,
+        valid=about.valid,
+        batch=about.batch,
+        device=about.device,
+        name=about.name,
+        attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
     )
-    net = load_net(
-        options.model,
-        images,
-        weights=options.weights,
-        mean=flat(options.mean),
-        std=flat(options.std),
-        device=device,
+    _run(
+        job, about.net, _Output(options.output, options.resume, "Certified robustness", about.name)
     )
-    _run(job, net, _Output(options.output, options.resume, "Certified robustness", name))
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -240,27 +186,9 @@ def _methods(options: argparse.Namespace) -> tuple[str, ...]:
 def _run(job: Job, net: Net, output: _Output) -> None:
     """Certify with a progress bar, print the table, write the report."""
     console = Console()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("images"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        shown = bar.add_task("", total=len(job.methods) * len(job.radii) * len(job.images))
-        finished: dict[tuple[str, float], int] = {}
-
-        def progress(method: str, radius: float, done: int, _: int) -> None:
-            finished[method, radius] = done
-            bar.update(
-                shown, completed=sum(finished.values()), description=f"{method} at {radius:.3g}"
-            )
-
-        found = certify_job(
-            net, job, results=output.folder / RESULTS, resume=output.resume, progress=progress
-        )
+    found = certify_with_bar(net, job, output.folder / RESULTS, output.resume, console)
     console.print(_table(found))
+    write_table(output.folder / TABLE, verdict_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
     report = output.folder / REPORT
     write_atomically(report, page(found, job.images, cuts, output.title, note=output.note))
@@ -268,20 +196,29 @@ def _run(job: Job, net: Net, output: _Output) -> None:
 
 
 def _table(found: Certification) -> Table:
-    correct = int(found.correct.sum())
-    title = f"{correct} of {len(found.labels)} images are classified correctly"
+    count, correct = len(found.labels), int(found.correct.sum())
+    title = f"{correct} of {count} images are classified correctly"
     table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    for name in ("radius", "verified", "mean margin", "seconds per image"):
+    table.add_column("method", no_wrap=True)
+    for name in ("radius", "proved", "falsified", "open", "margin", "s/image"):
         table.add_column(name, justify="right")
     for row in found.rows:
-        last = row.radius == found.radii[-1]
         table.add_row(
             row.method,
             f"{row.radius:.3g}",
-            f"{row.share:.1%}",
+            *[f"{part / count:.1%}" for part in (row.verified, row.falsified, row.open)],
             f"{row.mean_margin:.3f}",
             f"{row.seconds:.4f}",
-            end_section=last,
+            end_section=row.radius == found.radii[-1],
         )
+    if len(found.methods) != 1:
+        for radius in found.radii:
+            table.add_row("together", f"{radius:.3g}", *together(found, radius))
     return table
+
+
+def together(found: Certification, radius: float) -> list[str]:
+    """The shares of images that are proved by any method, falsified, and open."""
+    verdicts = found.verdicts(radius)
+    wanted = (Verdict.PROVED, Verdict.FALSIFIED, Verdict.OPEN)
+    return [f"{verdicts.count(one) / len(verdicts):.1%}" for one in wanted]

@@ -153,3 +153,50 @@ def ticks(low: float, high: float) -> list[float]:
     return [
         round(i * step, 12) + 0.0 for i in range(math.ceil(low / step), math.floor(high / step) + 1)
     ]
+
+
+# -- how many values are where ---------------------------------------------------------------------
+
+HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT = 640, 220
+
+
+def bins(values: Sequence[float], high: float, count: int = 20) -> list[int]:
+    """How many values lie in each of so many equal parts of [0, high]; the end belongs to the last
+    part."""
+    found = [0] * count
+    for value in values:
+        place = int(value / high * count) if high > 0 else 0
+        found[min(place, count - 1)] += 1
+    return found
+
+
+def histogram(parts: Sequence[tuple[str, Sequence[int]]], high: float) -> str:
+    """Counts in equal parts of [0, high], several kinds side by side; each kind: the class of its
+    bars, which the style of the page colours, and the counts."""
+    most = max((max(counts) for _, counts in parts), default=0) or 1
+    number_of = len(parts[0][1])
+    bottom = HISTOGRAM_HEIGHT - BOTTOM
+    step = (HISTOGRAM_WIDTH - LEFT - RIGHT) / number_of
+    width = 0.84 * step / len(parts)
+    lines = [
+        f'<svg class="histogram" viewBox="0 0 {HISTOGRAM_WIDTH} {HISTOGRAM_HEIGHT}" role="img" '
+        'aria-label="how many images have which radius">'
+    ]
+    for k, (kind, counts) in enumerate(parts):
+        for i, count in enumerate(counts):
+            size = (bottom - TOP) * count / most
+            left = LEFT + (i + 0.08) * step + k * width
+            ends = f"{number(i * high / number_of)} to {number((i + 1) * high / number_of)}"
+            lines.append(
+                f'<rect class="{escape(kind)}" x="{left:.1f}" y="{bottom - size:.1f}" '
+                f'width="{width:.1f}" height="{size:.1f}">'
+                f"<title>{escape(kind)}, {ends}: {count}</title></rect>"
+            )
+    for tick in ticks(0.0, high):
+        place = LEFT + (HISTOGRAM_WIDTH - LEFT - RIGHT) * tick / max(high, 1e-12)
+        lines.append(
+            f'<text x="{place:.1f}" y="{bottom + 16}" text-anchor="middle">{number(tick)}</text>'
+        )
+    lines.append(f'<text x="{LEFT - 6}" y="{TOP + 8}" text-anchor="end">{most}</text>')
+    lines.append(f'<line x1="{LEFT}" x2="{HISTOGRAM_WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+    return "".join(lines) + "</svg>"

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import outputs, region_around
+from boundlab.commands.certify import outputs
+from boundlab.commands.jobs import region_around
 from boundlab.errors import BoundlabError
 from boundlab.net import Net
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,12 @@ from boundlab.commands.programs import load_program
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError
 from boundlab.models import Normalise
 from boundlab.net import Net, capture
+from boundlab.onnx import OnnxModel, load_onnx
+from boundlab.onnx.batching import sample_shape
 
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
+WEIGHTS = (".pth", ".pt", ".ckpt", ".bin", ".safetensors")
+"""How names of files of weights end."""
 LONGEST = 300
 """Characters of another library's message that are shown."""
 
@@ -51,10 +56,10 @@ def load_net(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     device: torch.device | str = "cpu",
-) -> Net:
-    """Capture the model that ``source`` names: ``package.module:factory`` or a file ``*.pt2``;
-    images (N, ...) in [0, 1] or as they are."""
-    example = images[:2]
+) -> tuple[Net, Tensor]:
+    """Capture the model that ``source`` names: ``package.module:factory``, or a file ``*.pt2`` or
+    ``*.onnx``; images (N, ...) in [0, 1] or as they are. Also the images, in the shape that an ONNX
+    file declares."""
     if source.endswith(".pt2"):
         program = _load_program(Path(source), weights)
         try:
@@ -62,8 +67,8 @@ def load_net(
             program = move_to_device_pass(program, device)
             if mean is None and std is None:
                 if program.example_inputs is not None:
-                    return capture(program)
-                return capture(program, example.to(device).float())
+                    return capture(program), images
+                return capture(program, images[:2].to(device).float()), images
             model: nn.Module = program.module()
         except BoundlabError:
             raise
@@ -71,18 +76,62 @@ def load_net(
             raise CaptureError(
                 f"the program in {source} cannot be used: {describe(error)}"
             ) from error
+    elif is_onnx(source):
+        model = load_onnx_alone(source, weights)
+        images = _as_declared(images, model, source)
     else:
         model = _build(source)
         if weights is not None:
             load_weights(model, weights)
         model.eval()
+    dtype = _dtype(model)
     model = normalised(model, mean, std, images).to(device)
-    example = example.to(device=device, dtype=_dtype(model))
+    example = images[:2].to(device=device, dtype=dtype)
     _try(model, example, source)
-    return capture(model, example)
+    return capture(model, example), images
+
+
+def is_onnx(source: str) -> bool:
+    """Whether a model is given as an ONNX file, packed or not."""
+    return source.endswith((".onnx", ".onnx.gz"))
+
+
+def load_onnx_alone(source: str, weights: Path | None = None) -> OnnxModel:
+    """The network of an ONNX file, which needs nothing beside it."""
+    if weights is not None:
+        raise ArgumentError("an ONNX file carries its weights: leave out --weights")
+    if not Path(source).is_file():
+        raise ArgumentError(f"there is no file {source}")
+    return load_onnx(source)
+
+
+def _as_declared(images: Tensor, model: OnnxModel, source: str) -> Tensor:
+    """Images (N, ...) in the shape of the only input of an ONNX file: flat ones, and those that
+    differ by dimensions of size 1. Where the file takes flat values they stay what they are, and
+    the network flattens them. Another order of dimensions is never guessed."""
+    if len(model.inputs) != 1:
+        names = ", ".join(one.name for one in model.inputs)
+        raise ArgumentError(f"MODEL must have one input; {source} takes {names}")
+    wanted, own = sample_shape(model.inputs[0]), tuple(images.shape[1:])
+    if math.prod(wanted) != math.prod(own):
+        raise ArgumentError(
+            f"{source} takes images of shape {wanted}, {math.prod(wanted)} values; these have "
+            f"the shape {own}, {math.prod(own)} values"
+        )
+    sizes, own_sizes = ([size for size in shape if size > 1] for shape in (wanted, own))
+    if len(sizes) <= 1:
+        return images
+    if len(own_sizes) > 1 and sizes != own_sizes:
+        raise ArgumentError(
+            f"{source} takes images of shape {wanted}, and these have the shape {own}: bring "
+            "their dimensions into that order"
+        )
+    return images.reshape(len(images), *wanted)
 
 
 def _dtype(model: nn.Module) -> torch.dtype:
+    if isinstance(model, OnnxModel):
+        return model.inputs[0].dtype
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
@@ -116,9 +165,16 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
 def _build(source: str) -> nn.Module:
     """Import ``package.module:factory`` with the current folder on the path, and call the
     factory."""
+    if source.endswith(WEIGHTS):
+        raise ArgumentError(
+            f"weights go to --weights; MODEL builds the network: give package.module:factory, "
+            f"with --weights {source}"
+        )
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute:
-        raise ArgumentError(f"MODEL must be package.module:factory or a .pt2 file, not {source!r}")
+        raise ArgumentError(
+            f"MODEL must be package.module:factory or a file .onnx or .pt2, not {source!r}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

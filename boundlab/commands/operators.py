@@ -1,4 +1,5 @@
-"""``boundlab ops``: the table of supported operators, read from the registry."""
+"""``boundlab ops``: the table of supported operators, read from the registry; with ``--onnx`` that
+of the ONNX operators."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from boundlab.capture.torch_export import RECURRENT
+from boundlab.commands import onnx_operators
 from boundlab.commands.arguments import Commands
 from boundlab.graph.graph import op_name
 from boundlab.rules.facts import Facts
@@ -27,6 +29,7 @@ KINDS = {
 def add_command(commands: Commands) -> None:
     parser = commands.add_parser("ops", help="list the supported operators")
     parser.set_defaults(command=_ops)
+    parser.add_argument("--onnx", action="store_true", help="those of ONNX files instead")
     parser.add_argument("--markdown", action="store_true", help="as a Markdown page")
 
 
@@ -113,12 +116,16 @@ def markdown() -> str:
 
 def _ops(options: argparse.Namespace) -> None:
     if options.markdown:
-        print(markdown(), end="")
+        print(onnx_operators.markdown() if options.onnx else markdown(), end="")
         return
+    Console().print(onnx_operators.table() if options.onnx else _table())
+
+
+def _table() -> Table:
     table = Table(title="Supported operators", title_justify="left")
     for name in ("operator", "kind", "declared in", "facts"):
         table.add_column(name, overflow="fold")
     for op in supported():
         facts = ", ".join(fact.replace("_", " ") for fact in op.facts)
         table.add_row(op.name, op.kind, op.module, facts)
-    Console().print(table)
+    return table

@@ -10,8 +10,9 @@ from importlib.resources import files
 import torch
 from torch import Tensor
 
-from boundlab.commands.certificates import Certification, Row
+from boundlab.commands.certificates import Certification, Row, Verdict
 from boundlab.commands.charts import cut_chart, margin_bars, number, png
+from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.cuts import Cut
 from boundlab.version import VERSION
 
@@ -19,6 +20,14 @@ SHOWN = 200
 """Images in the grid at most."""
 BARS = 10
 """Bars for an image at most: those of the smallest margins."""
+
+MARKS = {
+    Verdict.PROVED: ("yes", "✓"),
+    Verdict.FALSIFIED: ("no", "✗"),
+    Verdict.WRONG: ("no", "✗"),
+    Verdict.OPEN: ("open", "?"),
+}
+"""The class and the sign of a verdict."""
 
 STYLE = "\n" + (files("boundlab.commands") / "report.css").read_text()
 
@@ -46,9 +55,10 @@ def page(
         _summary(found),
         _cuts(cuts, names),
         _grid(found, images, names),
-        f"<footer>Made by boundlab {escape(VERSION)}. An image is verified if it is classified "
-        "correctly and every margin has a lower bound above "
-        "zero; bounds are computed in floating point.</footer></main></body></html>\n",
+        f"<footer>Made by boundlab {escape(VERSION)}. An image is proved if it is classified "
+        "correctly and every margin has a lower bound above zero; falsified if an input was found "
+        "in its ball that is not classified so, which the model itself confirms; open otherwise. "
+        "Bounds are computed in floating point.</footer></main></body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
@@ -77,8 +87,8 @@ def _facts(found: Certification) -> str:
 
 def _summary(found: Certification) -> str:
     head = (
-        "<tr><th>Method</th><th>Radius</th><th>Verified</th><th>Mean margin</th><th>Seconds "
-        "per image</th></tr>"
+        "<tr><th>Method</th><th>Radius</th><th>Proved</th><th>Falsified</th><th>Open</th>"
+        "<th>Mean margin</th><th>Seconds per image</th></tr>"
     )
     groups = []
     for method in found.methods:
@@ -87,7 +97,7 @@ def _summary(found: Certification) -> str:
         body = "".join(_row(name, row) for name, row in zip(names, rows, strict=True))
         groups.append(f"<tbody>{body}</tbody>")
     return (
-        '<h2>Verified images</h2><p class="soft">The margin of an image is its smallest lower '
+        '<h2>Proved images</h2><p class="soft">The margin of an image is its smallest lower '
         "bound over all other classes; "
         "the mean is over all images, right or wrong.</p>"
         '<div class="scroll"><table '
@@ -100,6 +110,8 @@ def _row(name: str, row: Row) -> str:
     cells = (
         number(row.radius),
         f"{meter}{row.share:.1%}",
+        f"{row.falsified / row.images:.1%}",
+        f"{row.open / row.images:.1%}",
         number(row.mean_margin, ".3f"),
         number(row.seconds, ".4f"),
     )
@@ -174,15 +186,17 @@ def _grid(found: Certification, images: Tensor, names: Sequence[str]) -> str:
         some = f" The first {count} of {len(images)} are shown."
     least, most = found.task.valid or (float(images[:count].min()), float(images[:count].max()))
     verdicts = {
-        (run.method, run.radius): found.verified(run)[:count].tolist() for run in found.runs
+        (run.method, run.radius): found.verdicts(run.radius, run.method) for run in found.runs
     }
+    broken = [_broken(found, radius, names, (least, most)) for radius in found.radii]
     best = [found.best_margins(radius)[:count] for radius in found.radii]
     axes = [_axis(margins) for margins in best]
     cards = []
     for i in range(count):
         bars = "".join(
             '<div class="per-radius '
-            f'radius{r}">{_bars(margins[i].tolist(), int(found.labels[i]), names, axes[r])}</div>'
+            f'radius{r}">{_bars(margins[i].tolist(), int(found.labels[i]), names, axes[r])}'
+            f"{broken[r].get(i, '')}</div>"
             for r, margins in enumerate(best)
         )
         marks = _marks(found, {key: verdict[i] for key, verdict in verdicts.items()})
@@ -191,9 +205,11 @@ def _grid(found: Certification, images: Tensor, names: Sequence[str]) -> str:
             f'class="card">{_head(found, images[i], i, names, least, most)}{marks}{bars}</article>'
         )
     return (
-        '<h2>Images</h2><p class="soft">Below each image: which method verifies it at which '
-        "radius, and the best lower bound of its margin over "
-        f"every other class. Bars below the line are classes that could not be ruled out.{some}</p>"
+        '<h2>Images</h2><p class="soft">Below each image: which method proves it at which '
+        "radius (✓ proved, ✗ falsified, ? open), and the best lower bound of its margin over "
+        "every other class. Bars below the line are classes that could not be ruled out. Where "
+        "the attack has found a counterexample in the ball of the chosen radius, it is shown with "
+        f"the class that it became.{some}</p>"
         f'{picks}<div class="choice"><span class="soft">Margins at '
         f'radius</span>{labels}</div><div class="grid">{"".join(cards)}</div>'
     )
@@ -226,7 +242,29 @@ def _head(
     )
 
 
-def _marks(found: Certification, verdicts: dict[tuple[str, float], bool]) -> str:
+def _broken(
+    found: Certification, radius: float, names: Sequence[str], ends: tuple[float, float]
+) -> dict[int, str]:
+    """What the attack made of the images shown, by their numbers. ends: the least and the largest
+    value of a picture."""
+    held = found.examples
+    if held is None:
+        return {}
+    shown = {image: k for image, k in held.nearest(radius).items() if image < SHOWN}
+    return {image: _example(held, k, names, ends) for image, k in shown.items()}
+
+
+def _example(held: Counterexamples, k: int, names: Sequence[str], ends: tuple[float, float]) -> str:
+    image, became = int(held.image[k]), escape(names[int(held.became[k])])
+    picture = png(held.input[k], *ends)
+    shown = picture and f'<img src="{picture}" alt="counterexample of image {image}">'
+    return (
+        f'<div class="head found">{shown or ""}<div>becomes <b>{became}</b><br><span class="soft">'
+        f"found at radius {number(float(held.radius[k]))}</span></div></div>"
+    )
+
+
+def _marks(found: Certification, verdicts: dict[tuple[str, float], Verdict]) -> str:
     """Methods down, radii across."""
     head = "".join(f"<th>{number(radius)}</th>" for radius in found.radii)
     body = []
@@ -235,10 +273,9 @@ def _marks(found: Certification, verdicts: dict[tuple[str, float], bool]) -> str
         for radius in found.radii:
             if (method, radius) not in verdicts:
                 cells.append("<td></td>")
-            elif verdicts[method, radius]:
-                cells.append('<td class="yes" title="verified">✓</td>')
             else:
-                cells.append('<td class="no" title="not verified">✗</td>')
+                kind, mark = MARKS[verdicts[method, radius]]
+                cells.append(f'<td class="{kind}" title="{verdicts[method, radius]}">{mark}</td>')
         body.append(f"<tr><th>{escape(method)}</th>{''.join(cells)}</tr>")
     return f'<table class="marks"><tr><th></th>{head}</tr>{"".join(body)}</table>'
 

@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from torch import nn
 
+from boundlab.attacks import AttackSettings
 from boundlab.commands.arguments import (
     Commands,
     add_checkpoint,
@@ -45,7 +46,7 @@ from boundlab.training.checkpoints import (
     read_checkpoint,
     usable,
 )
-from boundlab.training.evaluation import Attack, Errors, evaluate
+from boundlab.training.evaluation import Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
@@ -105,13 +106,6 @@ def _add_evaluate(commands: Commands) -> None:
     add_methods(test, METHODS, ("ibp", "crown-ibp"), "cheap ones first")
     add_count(test, "--steps", "steps of the attack", 40)
     add_count(test, "--restarts", "random starts of the attack, 0 for none", 2)
-    test.add_argument(
-        "--step-size",
-        type=float,
-        default=0.25,
-        metavar="S",
-        help=("first step of the attack in units of eps (default: 0.25)"),
-    )
     test.add_argument("--batch", type=int, default=200, metavar="N")
     test.add_argument(
         "--budgets",
@@ -268,7 +262,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     processes = Processes.here(device_named(options.device))
     try:
         data = test_images(recipe, options.files, size, options.limit)
-        attack = Attack(options.steps, options.restarts, options.step_size)
+        attack = AttackSettings(options.steps, options.restarts)
         console = Console(quiet=processes.rank > 0)
         columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:

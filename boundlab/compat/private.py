@@ -7,6 +7,7 @@ test of each, so that a version of torch that changes one fails there first, and
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import sympy
 import torch
 from torch import Tensor, nn
+from torch._export import utils as _export_utils
 from torch._ops import OpOverload
 from torch.fx.experimental import _config as _symbolic_shapes
 from torch.nn.modules import transformer as _transformer
@@ -30,6 +32,7 @@ __all__ = [
     "guards",
     "masks_as_given",
     "op_arguments",
+    "operators_listed_once",
     "own_buffers",
     "own_parameters",
     "pytree",
@@ -48,7 +51,8 @@ __all__ = [
 # plain functions. Without it nothing would be known about tags and namespaces of operators, and
 # files could not be checked for the operators that they name.
 
-# ``TorchDispatchMode``: benchmarks count the operators that a call runs.
+# ``TorchDispatchMode``: benchmarks count the operators that a call runs, and load_onnx refuses
+# files whose constants are too large on the way.
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -143,12 +147,27 @@ def any_free_size() -> AbstractContextManager[None]:
 
 
 _patching = threading.Lock()
-_patched: list[Callable[..., bool]] = []
-"""The original function, once for each context that has replaced it."""
+_patched: dict[str, list[Any]] = {}
+"""Name of a function of torch -> the original, once for each context that has replaced it."""
 
 
 @contextmanager
-def masks_as_given() -> Iterator[None]:
+def _replaced(module: Any, name: str, other: Callable[..., object]) -> Iterator[None]:
+    """Replace a function of torch for all threads; it is put back when the last context ends."""
+    with _patching:
+        originals = _patched.setdefault(name, [])
+        originals.append(originals[0] if originals else getattr(module, name))
+        setattr(module, name, other)
+    try:
+        yield
+    finally:
+        with _patching:
+            original = originals.pop()
+            if not originals:
+                setattr(module, name, original)
+
+
+def masks_as_given() -> AbstractContextManager[None]:
     """nn.TransformerEncoder looks into a mask to see whether it is causal, only to pick a faster
     kernel; torch.export takes that for control flow that depends on data. Within this context it
     does not look. The mask itself is applied either way.
@@ -156,21 +175,23 @@ def masks_as_given() -> Iterator[None]:
     Without it no transformer with a mask could be captured. The function is replaced for all
     threads, and put back when the last context ends.
     """
-    with _patching:
-        original = _patched[0] if _patched else _transformer._detect_is_causal_mask
-        _patched.append(original)
-        _transformer._detect_is_causal_mask = _as_said
-    try:
-        yield
-    finally:
-        with _patching:
-            original = _patched.pop()
-            if not _patched:
-                _transformer._detect_is_causal_mask = original
+    return _replaced(_transformer, "_detect_is_causal_mask", _as_said)
 
 
 def _as_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     return is_causal is True
+
+
+def operators_listed_once() -> AbstractContextManager[None]:
+    """To take a program apart torch makes Python objects of all operators that its C++ side has,
+    once for each namespace of operators (27). Within this context it does so once.
+
+    Without it nothing breaks, but capturing a small model takes an eighth longer.
+    """
+    return _replaced(_export_utils, "_materialize_cpp_cia_ops", functools.cache(_list_operators))
+
+
+_list_operators = _export_utils._materialize_cpp_cia_ops
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from boundlab.coefficients.dense import Dense, PerSample, of_node
 from boundlab.coefficients.window import Window
 from boundlab.graph.layout import SampleLayout
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.deadline import check_time
 from boundlab.methods.memory import keep
 from boundlab.relaxations.relaxation import Relaxation, Terms
 
@@ -105,6 +106,7 @@ def propagate_from(
     finished: dict[str, Coefficients] = {}
     queue = deque(name for name in starts if degrees[name] == 0)
     while queue:
+        check_time()
         name = queue.popleft()
         current = state.pending.pop(name, None)
         if ends(name):

@@ -17,6 +17,7 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.graph.graph import Node
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.deadline import check_time
 from boundlab.regions import Region
 from boundlab.relaxations.identity import IdentityForm, dense
 from boundlab.relaxations.interval import Interval
@@ -62,6 +63,7 @@ class ForwardBounds:
 
     def add(self, node: Node, interval: Interval) -> None:
         """Bound one more node whose arguments are bounded."""
+        check_time()
         name = node.name
         if name in self.analysis.regions:
             self.lower[name] = self.upper[name] = self._source(node, interval)

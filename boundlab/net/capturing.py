@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,27 +18,29 @@ from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net.captured import Captured, Examples
 from boundlab.net.net import RESERVED, Net
+from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.regions import Region
 
 log = logging.getLogger("boundlab")
 
-Model = Callable[..., Any] | nn.Module | ExportedProgram
+Model = Callable[..., Any] | nn.Module | ExportedProgram | str | Path
 
 
 def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any) -> Net:
     """Read a model into a graph whose outputs can be bounded.
 
-    model: a module, any callable on tensors, or a program saved with torch.export. args, kwargs:
-    example inputs. The batch size (dimension 0) is free afterwards wherever the model allows it.
-    Parameters are read from the module at every question, so training needs no new capture; train
-    or eval mode is fixed here, and a module that computes something else later is refused. The
-    module is not changed. The graph must give what the model gives for the example. batched: False
-    if dimension 0 of the inputs does not count samples; None finds out.
+    model: a module, any callable on tensors, a program saved with torch.export, or the path of an
+    ONNX file. args, kwargs: example inputs; a network of an ONNX file needs none. The batch size
+    (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the
+    module at every question, so training needs no new capture; train or eval mode is fixed here,
+    and a module that computes something else later is refused. The module is not changed. The graph
+    must give what the model gives for the example. batched: False if dimension 0 of the inputs does
+    not count samples; None finds out.
     """
     source = _source(model)
     examples: Examples = (args, kwargs)
-    if isinstance(source, ExportedProgram) and not args and not kwargs:
-        examples = source.example_inputs or examples
+    if not args and not kwargs:
+        examples = _own_examples(source)
     _check_examples(examples)
     if any(torch.is_autocast_enabled(kind) for kind in AUTOCAST):
         raise CaptureError(
@@ -53,13 +56,25 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
 
 
 def _source(model: Model) -> nn.Module | ExportedProgram:
+    if isinstance(model, (str, Path)):
+        return load_onnx(model)
     if isinstance(model, (ExportedProgram, nn.Module)):
         return model
     if callable(model):
         return Function(model)
     raise ArgumentError(
-        f"capture takes a module, a callable or an exported program, not {type(model).__name__}"
+        "capture takes a module, a callable, an exported program or the path of an ONNX file, not "
+        f"{type(model).__name__}"
     )
+
+
+def _own_examples(source: nn.Module | ExportedProgram) -> Examples:
+    """Example inputs that a model has itself; none if it has not."""
+    if isinstance(source, ExportedProgram):
+        return source.example_inputs or ((), {})
+    if isinstance(source, OnnxModel):
+        return source.example(), {}
+    return (), {}
 
 
 def _check_examples(examples: Examples) -> None:

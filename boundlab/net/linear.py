@@ -14,6 +14,16 @@ from boundlab.methods.backward import propagate_backward
 from boundlab.results import LinearBounds
 
 
+def lower_lines(analysis: Analysis, target: str, spec: Tensor) -> tuple[Tensor, Tensor]:
+    """Linear functions of the only source below ``spec @ output``, spec (samples, rows, out):
+    coefficients (samples, rows, *shape of one sample) and constants (samples, rows)."""
+    elements = analysis.elements(target)
+    rows = elements.of_spec(spec)
+    matrices, bias = _lines(analysis, target, rows, [analysis.samples, len(rows)])
+    (coefficients,) = matrices.values()
+    return coefficients, bias
+
+
 def linear_bounds(analysis: Analysis, target: str, spec: Tensor | None) -> LinearBounds:
     """Linear functions of the sources below and above every element of the output, or of ``spec @
     output``, by backward mode."""

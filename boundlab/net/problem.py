@@ -78,6 +78,14 @@ class Problem:
             found = self.net.drop_samples(spec_bounds(answer, target, self._spec_of(given), sides))
         return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The values of nodes that depend on no input, as far as questions have found them."""
+        graph = self.net.graph
+        changing = graph.dependents({*graph.inputs, *self.regions}, frozenset())
+        known = {**self.values, **self._constants}
+        return {name: value for name, value in known.items() if name not in changing}
+
     def _checked(self, state: BoundState | None) -> BoundState:
         """A state of this problem: a given one, or one that knows nothing yet."""
         basis = self.begun.basis

@@ -68,10 +68,10 @@ class Questions:
             given = replace(given, alphas=options.slopes)
         _check_alpha(method, options)
         known = self.reader.known(options.known or {})
-        plan = self._plan(regions, False, tuple(known))
+        plan = self.plan(regions, False, tuple(known))
         self._check_mixing(plan)
         return Query(
-            self._plan(regions, bound_all=True) if bound_all else plan,
+            self.plan(regions, bound_all=True) if bound_all else plan,
             values,
             regions,
             self.reader.samples(values, regions),
@@ -83,7 +83,7 @@ class Questions:
             bound_all=bound_all,
         )
 
-    def _plan(
+    def plan(
         self, regions: Mapping[str, Region], bound_all: bool = False, kept: tuple[str, ...] = ()
     ) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since.

@@ -52,6 +52,18 @@ class _Ball(Region):
         reach = norm(away / torch.where(eps > 0, eps, 1), self.order)
         return inside(self.hull(), flat, tolerance) & still.all(1) & (reach <= 1)
 
+    def project(self, x: Tensor) -> Tensor:
+        """Towards the centre until the ball is reached, and then into the valid range: if that
+        holds the centre, every element moves towards it, so that the point stays in the ball."""
+        centre = given(self.x)
+        eps = radius(self.eps, centre).expand(centre.shape)
+        still = eps <= 0
+        away = torch.where(still, 0, x - centre)
+        reach = norm((away / torch.where(still, 1, eps)).flatten(1), self.order)
+        scale = reach.clamp(min=1).reshape(-1, *[1] * (centre.dim() - 1))
+        hull = self.hull()
+        return torch.minimum(torch.maximum(centre + away / scale, hull.lower), hull.upper)
+
     @property
     def order(self) -> float:
         raise NotImplementedError

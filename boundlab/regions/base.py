@@ -83,6 +83,11 @@ class Region(ABC):
             "contains(x, tolerance)"
         )
 
+    def project(self, x: Tensor) -> Tensor | None:
+        """A member near each x (samples, *shape), itself where it is one, up to rounding; None if
+        that is not known."""
+        return None
+
     def samples(self, chosen: slice | Tensor) -> Region | None:
         """The region over some of the samples; None if that is not known, and then a batch is never
         taken apart."""
@@ -91,6 +96,28 @@ class Region(ABC):
     def at(self, value: Tensor) -> Region:
         """The region around ``value`` if it has no centre yet; itself otherwise."""
         return self
+
+    def __str__(self) -> str:
+        """What the region is made of, in a line: of large tensors their shape and range."""
+        if not is_dataclass(self):
+            return repr(self)
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts = [f"{name}={_shown(value)}" for name, value in held.items() if value is not None]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _shown(value: object) -> str:
+    """A value that a region holds, in a few words."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if not isinstance(value, Tensor):
+        return str(value)
+    shape, value = tuple(value.shape), value.detach()
+    if value.numel() == 1:
+        return f"{value.item():g}"
+    if not value.numel() or value.dtype == torch.bool:
+        return f"{shape}"
+    return f"{shape} in [{float(value.min()):.4g}, {float(value.max()):.4g}]"
 
 
 def drawn(

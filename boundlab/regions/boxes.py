@@ -30,6 +30,10 @@ class _BoxLike(Region):
     def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
         return inside(self.hull(), x.reshape(len(x), -1).double(), tolerance)
 
+    def project(self, x: Tensor) -> Tensor:
+        box = self.hull()
+        return torch.minimum(torch.maximum(x, box.lower), box.upper)
+
     def sample(self, generator: torch.Generator | None = None, batched: bool = True) -> Tensor:
         box = self.hull()
         unit = drawn(torch.rand, box.shape, generator, box.lower)

@@ -13,7 +13,7 @@ from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import inner
 from boundlab.coefficients.window import Window
 from boundlab.errors import ArgumentError
-from boundlab.regions.base import Region, drawn
+from boundlab.regions.base import Region, drawn, flat_beside
 from boundlab.regions.checks import centre_tensor
 from boundlab.relaxations.interval import Interval
 
@@ -115,6 +115,28 @@ class Words(Region):
     def hull(self) -> Interval:
         versions = self.versions()
         return Interval(versions.amin(0), versions.amax(0))
+
+    def contains(self, x: Tensor, tolerance: float = 0.0) -> Tensor:
+        """At every position the word or a version of it, and no more words replaced than the budget
+        allows."""
+        flat = x.reshape(len(x), -1).double()
+        positions, dim = self.x.shape[1:]
+
+        def is_at(words: Tensor) -> Tensor:
+            """Whether inputs have these words (samples, positions, dim): (batch, positions)."""
+            near = (flat - flat_beside(words, flat)).abs() <= tolerance
+            return near.reshape(len(flat), positions, dim).all(2)
+
+        stays = is_at(self.x)
+        fits = stays
+        for words in self.versions()[1:]:
+            fits = fits | is_at(words)
+        if self.eps == 1:  # rounding takes x + (substitute - x) away from the substitute
+            chosen = self._allowed.unsqueeze(3)
+            for words in torch.where(chosen, self.substitutes, self.x.unsqueeze(2)).unbind(2):
+                fits = fits | is_at(words)
+        budgets = self._budgets.to(flat.device)
+        return fits.all(1) & ((~stays).sum(1) <= budgets)
 
     def minimum(self, coefficients: Tensor) -> Tensor:
         """Theorem 2, without its table: g(i, j) adds to the clean sum the best change of each

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ from boundlab.errors import ArgumentError
 
 MOST = 1 << 20
 """How many conjunctions a formula may have in disjunctive normal form."""
+SHOWN = 6
+"""How many parts of a formula, or terms of a sum, are printed."""
 
 
 class Formula(ABC):
@@ -68,9 +70,14 @@ class Inequality(Formula):
         return 1
 
     def __str__(self) -> str:
-        sign = "<" if self.strict else "<="
-        left = Linear(self.linear.inputs, self.linear.outputs)
-        return f"{left} {sign} {-self.linear.constant:.9g}"
+        """Sums of what is added, on the sides where that is."""
+        linear = self.linear
+        left = Linear(_above(linear.inputs, 1), _above(linear.outputs, 1))
+        right = Linear(_above(linear.inputs, -1), _above(linear.outputs, -1))
+        less, greater = ("<", ">") if self.strict else ("<=", ">=")
+        if left.is_number:
+            return f"{right} {greater} {linear.constant:.9g}"
+        return f"{left} {less} {right - linear.constant}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +129,7 @@ class And(Formula):
         return math.prod(part.count() for part in self.parts)
 
     def __str__(self) -> str:
-        return "(" + " and ".join(map(str, self.parts)) + ")"
+        return _joined(self.parts, " and ") or "true"
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,21 @@ class Or(Formula):
         return sum(part.count() for part in self.parts)
 
     def __str__(self) -> str:
-        return "(" + " or ".join(map(str, self.parts)) + ")"
+        return _joined(self.parts, " or ") or "false"
+
+
+def _joined(parts: Sequence[Formula], word: str) -> str:
+    """The first parts of a formula, those that are made of several in brackets."""
+    if len(parts) == 1:
+        return str(parts[0])
+    found = [f"({part})" if _is_made_of_several(part) else str(part) for part in parts[:SHOWN]]
+    if len(parts) > SHOWN:
+        found.append(f"{len(parts) - SHOWN} more")
+    return word.join(found)
+
+
+def _is_made_of_several(formula: Formula) -> bool:
+    return isinstance(formula, And | Or) and len(formula.parts) > 1
 
 
 def _formula(value: object) -> Formula:
@@ -235,16 +256,28 @@ class Linear:
     def __str__(self) -> str:
         terms = [(f"x{i}", c) for i, c in self.inputs.items()]
         terms += [(f"y{i}", c) for i, c in self.outputs.items()]
-        text = " ".join(_term(name, c) for name, c in terms if c)
-        if self.constant or not text:
-            text += f" {self.constant:+.9g}"
-        return text.strip().removeprefix("+")
+        found = [_term(name, c) for name, c in terms if c]
+        if len(found) > SHOWN:
+            found[SHOWN:] = [f"+ {len(found) - SHOWN} more terms"]
+        if self.constant or not found:
+            found.append(f"{_sign(self.constant)} {abs(self.constant):.9g}")
+        text = " ".join(found).removeprefix("+ ")
+        return "-" + text.removeprefix("- ") if text.startswith("- ") else text
 
 
 def _term(name: str, coefficient: float) -> str:
     if abs(coefficient) == 1:
-        return f"{coefficient:+.0f}".replace("1", name)
-    return f"{coefficient:+.9g} {name}"
+        return f"{_sign(coefficient)} {name}"
+    return f"{_sign(coefficient)} {abs(coefficient):.9g} {name}"
+
+
+def _sign(number: float) -> str:
+    return "-" if number < 0 else "+"
+
+
+def _above(coefficients: Mapping[int, float], sign: int) -> dict[int, float]:
+    """The coefficients of a sign, without it."""
+    return {i: sign * c for i, c in coefficients.items() if sign * c > 0}
 
 
 def _linear(value: object) -> Linear:
@@ -262,3 +295,13 @@ def _sum(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
     for index, coefficient in b.items():
         found[index] = found.get(index, 0.0) + coefficient
     return found
+
+
+COMPARISONS: dict[str, Callable[[Linear, Linear], Formula]] = {
+    "<=": lambda a, b: a <= b,
+    ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+    "=": lambda a, b: (a <= b) & (a >= b),
+}
+"""What files call comparisons."""

@@ -9,6 +9,7 @@ lies in the region of a case, and x and y satisfy every inequality of one of its
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,21 @@ from boundlab.regions import Linf, Region
 from boundlab.regions.checks import Number
 from boundlab.specs.formula import MOST, Atom, Formula, Inequality, InputBounds, Linear, Or
 
-Unsafe = Callable[[int, int], Formula]
-"""From the numbers of inputs and outputs to the formula of the unsafe set."""
+SHOWN = 5
+"""How many cases are printed."""
+UNCOUNTED = "it is not known how many elements there are"
+
+
+class Unsafe(ABC):
+    """What makes members of a region violations."""
+
+    @abstractmethod
+    def formula(self, inputs: int, outputs: int) -> Formula:
+        """The formula of the unsafe set, of a model with so many inputs and outputs."""
+
+    @abstractmethod
+    def said(self, region: Region) -> str:
+        """What must hold over a region, in a line."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,21 @@ class Symbols:
 
     def __len__(self) -> int:
         return self.size
+
+
+class _Uncounted(Symbols):
+    """The elements of a value of which it is not known how many there are."""
+
+    def _element(self, element: int) -> Linear:
+        if element < 0:
+            raise ArgumentError(UNCOUNTED)
+        return self.make(element)
+
+    def __iter__(self) -> Iterator[Linear]:
+        raise ArgumentError(UNCOUNTED)
+
+    def __len__(self) -> int:
+        raise ArgumentError(UNCOUNTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +114,9 @@ class Clause:
     def excess(self, x: Tensor, y: Tensor) -> Tensor:
         """A y + B x + c for flat inputs (batch, in) and outputs (batch, out): (batch, rows); at
         most 0 where an inequality holds."""
-        found = y.double() @ self.outputs.T.to(y.device)
+        found = _product(y.double(), self.outputs.to(y.device))
         if self.inputs is not None:
-            found = found + x.double() @ self.inputs.T.to(y.device)
+            found = found + _product(x.to(y.device).double(), self.inputs.to(y.device))
         return found + self.constant.to(y.device)
 
     def holds(self, x: Tensor, y: Tensor, tolerance: float = 0.0) -> Tensor:
@@ -95,6 +124,15 @@ class Clause:
         excess, strict = self.excess(x, y), self.strict.to(y.device)
         open_ones = strict & (tolerance <= 0)
         return torch.where(open_ones, excess < tolerance, excess <= tolerance).all(1)
+
+
+def _product(values: Tensor, coefficients: Tensor) -> Tensor:
+    """values (batch, n) times coefficients (rows, n): (batch, rows). A value that is infinite or
+    NaN counts only where its coefficient is not 0."""
+    if bool(values.isfinite().all()):
+        return values @ coefficients.T
+    terms = torch.where(coefficients == 0, 0, values.unsqueeze(1) * coefficients)
+    return terms.sum(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +154,54 @@ def _single(conjunction: Sequence[Atom]) -> list[Inequality]:
     return found
 
 
+@dataclass(frozen=True)
+class _Breach(Unsafe):
+    """A condition of outputs, or of outputs and inputs, does not hold."""
+
+    condition: Callable[..., Formula]
+    takes_inputs: bool
+
+    def formula(self, inputs: int, outputs: int) -> Formula:
+        return ~self._asked(inputs, Symbols(outputs, Linear.output))
+
+    def _asked(self, inputs: int, y: Symbols) -> Formula:
+        """What must hold."""
+        if self.takes_inputs:
+            found = self.condition(y, Symbols(inputs, Linear.input))
+        else:
+            found = self.condition(y)
+        if not isinstance(found, Formula):
+            raise ArgumentError(
+                "the condition of a property must compare outputs; it returned "
+                f"{type(found).__name__}"
+            )
+        return found
+
+    def said(self, region: Region) -> str:
+        """The condition, if it can be had without knowing how many outputs there are."""
+        try:
+            asked = str(self._asked(region.centre.numel(), _Uncounted(0, Linear.output)))
+        except Exception:  # it runs a user's function
+            asked = "the condition holds"
+        return f"for every x in {region}: {asked}"
+
+
+@dataclass(frozen=True)
+class _Changed(Unsafe):
+    """Another class is at least as large as the label."""
+
+    label: int
+
+    def formula(self, inputs: int, outputs: int) -> Formula:
+        y = Symbols(outputs, Linear.output)
+        own = y[:, self.label]
+        others = [one for k, one in enumerate(y) if k != self.label % outputs]
+        return Or(tuple(other >= own for other in others))
+
+    def said(self, region: Region) -> str:
+        return f"for every x in {region}: output {self.label} is larger than all others"
+
+
 class Property:
     """What must hold for every member of a region.
 
@@ -127,23 +213,12 @@ class Property:
     def __init__(self, region: Region, condition: Callable[..., Formula]) -> None:
         if not isinstance(region, Region):
             raise ArgumentError(f"a property needs a region, not {type(region).__name__}")
-        takes_inputs = len(inspect.signature(condition).parameters) > 1
-
-        def unsafe(inputs: int, outputs: int) -> Formula:
-            y = Symbols(outputs, Linear.output)
-            found = condition(y, Symbols(inputs, Linear.input)) if takes_inputs else condition(y)
-            if not isinstance(found, Formula):
-                raise ArgumentError(
-                    "the condition of a property must compare outputs; it returned "
-                    f"{type(found).__name__}"
-                )
-            return ~found
-
-        self._parts: tuple[tuple[Region, Unsafe], ...] = ((region, unsafe),)
+        breach = _Breach(condition, len(inspect.signature(condition).parameters) > 1)
+        self._parts: tuple[tuple[Region, Unsafe], ...] = ((region, breach),)
 
     @staticmethod
     def of_unsafe(parts: Sequence[tuple[Region, Unsafe]]) -> Property:
-        """A property given by its unsafe set: regions, each with the formula of what is unsafe."""
+        """A property given by its unsafe set: regions, each with what is unsafe there."""
         found = object.__new__(Property)
         found._parts = tuple(parts)
         return found
@@ -157,7 +232,7 @@ class Property:
         found = []
         for region, unsafe in self._parts:
             inputs = region.centre.numel()
-            formula = unsafe(inputs, outputs)
+            formula = unsafe.formula(inputs, outputs)
             if formula.count() > MOST:
                 raise ArgumentError(
                     f"the property has {formula.count()} alternatives once and and or are "
@@ -180,11 +255,11 @@ class Property:
         return found
 
     def __str__(self) -> str:
-        return "\n".join(_described(region) for region in self.regions)
-
-
-def _described(region: Region) -> str:
-    return f"for every x in {region}"
+        """What must hold, a line for each of the first cases."""
+        lines = [unsafe.said(region) for region, unsafe in self._parts[:SHOWN]]
+        if len(self._parts) > SHOWN:
+            lines.append(f"... and {len(self._parts) - SHOWN} more")
+        return "\n".join(lines) or "nothing is unsafe"
 
 
 def robust(
@@ -208,12 +283,4 @@ def robust(
         raise ArgumentError("robust(x, eps=..., label=...) needs a radius")
     else:
         region = Linf(x, eps, lower, upper)
-    return Property.of_unsafe([(region, lambda inputs, outputs: _changed(outputs, int(label)))])
-
-
-def _changed(outputs: int, label: int) -> Formula:
-    """Another class is at least as large as the label."""
-    y = Symbols(outputs, Linear.output)
-    own = y[:, label]
-    others = [one for k, one in enumerate(y) if k != label % outputs]
-    return Or(tuple(other >= own for other in others))
+    return Property.of_unsafe([(region, _Changed(int(label)))])

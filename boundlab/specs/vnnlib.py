@@ -10,31 +10,23 @@ inputs become boxes; whatever is not expressible is an error that names the asse
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import math
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from boundlab.errors import ArgumentError
-from boundlab.regions import Box
-from boundlab.specs.formula import MOST, And, Atom, Formula, Inequality, InputBounds, Linear, Or
-from boundlab.specs.property import Property, Unsafe
+from boundlab.specs import vnnlib2
+from boundlab.specs.boxes import over_boxes
+from boundlab.specs.formula import COMPARISONS, And, Formula, InputBounds, Linear, Or
+from boundlab.specs.property import Property
+from boundlab.specs.text import DEEPEST, NUMBER, read_number, read_text, uncommented
 
-LARGEST = 1 << 29
-"""Bytes that a file may have when it is unpacked."""
-DEEPEST = 200
-"""How deep expressions may be nested."""
 TOKENS = re.compile(r"[()]|[^\s()]+")
-COMMENT = re.compile(r";[^\n]*")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-VARIABLE = re.compile(r"([XY])_(\d+)")
-BOUND = r"\((?:<=|>=) X_\d+ [-+.\deE]+\)"
+VARIABLE = re.compile(r"([XY])_(\d{1,9})")
+BOUND = r"\((?:<=|>=) X_\d{1,9} [-+.\deE]+\)"
 BOUNDS = re.compile(rf"{BOUND}(?:\s+{BOUND})+")
 """Bounds of inputs that stand one behind the other: files of megabytes are made of these, so they
 are read by arrays."""
@@ -48,35 +40,19 @@ Expression = str | list["Expression"]
 
 
 def load_vnnlib(path: str | Path) -> Property:
-    """Read a property from a VNN-LIB file, packed (``.gz``) or not."""
+    """Read a property from a file of VNN-LIB 1 or 2, packed (``.gz``) or not."""
     path = Path(path)
     try:
-        return parse_vnnlib(_read(path))
+        return parse_vnnlib(read_text(path))
     except ArgumentError as error:
         raise ArgumentError(f"{path}: {error}") from None
 
 
-def _read(path: Path) -> str:
-    """The text of a file, of at most so many bytes when it is unpacked."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ArgumentError(f"cannot be read: {error}") from None
-    if len(content) > LARGEST:
-        raise ArgumentError(f"has more than {LARGEST >> 20} MiB when it is unpacked")
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError:
-        raise ArgumentError("is no text of ASCII characters") from None
-
-
 def parse_vnnlib(text: str) -> Property:
     """The property that a VNN-LIB text describes."""
-    if MARK in text:
-        raise ArgumentError("there is a zero byte in the text")
+    text = uncommented(text)
+    if vnnlib2.VERSION.search(text):
+        return vnnlib2.parse(text)
     runs: list[str] = []
 
     def marked(found: re.Match[str]) -> str:
@@ -85,7 +61,7 @@ def parse_vnnlib(text: str) -> Property:
 
     declared: dict[str, set[int]] = {"X": set(), "Y": set()}
     assertions = []
-    for number, command in enumerate(_expressions(BOUNDS.sub(marked, COMMENT.sub("", text))), 1):
+    for number, command in enumerate(_expressions(BOUNDS.sub(marked, text)), 1):
         match command:
             case ["declare-const", str(name), "Real"] | ["declare-fun", str(name), [], "Real"]:
                 kind, index = _variable(name)
@@ -100,7 +76,7 @@ def parse_vnnlib(text: str) -> Property:
             case _:
                 raise ArgumentError(f"command {number} is not known: {_shown(command)}")
     inputs, outputs = _count(declared, "X"), _count(declared, "Y")
-    return _property(And(tuple(assertions)), inputs, outputs)
+    return over_boxes(And(tuple(assertions)), inputs, outputs, lambda index: f"X_{index}")
 
 
 def _variable(name: str) -> tuple[str, int]:
@@ -258,12 +234,10 @@ class _Reader:
             if index not in self.declared[kind]:
                 raise self.refuse(f"{word} is not declared")
             return Linear.input(index) if kind == "X" else Linear.output(index)
-        if NUMBER.fullmatch(word) is None:
-            raise self.refuse(f"'{word[:40]}' is neither a number nor a variable")
-        value = float(word)
-        if not math.isfinite(value):
-            raise self.refuse(f"{word[:40]} is beyond double precision")
-        return Linear.number(value)
+        try:
+            return Linear.number(read_number(word))
+        except ArgumentError as error:
+            raise self.refuse(str(error)) from None
 
 
 def _singles(formula: Formula) -> Iterator[Formula]:
@@ -279,111 +253,3 @@ def _folded(terms: Sequence[Linear], combine: Callable[[Linear, Linear], Linear]
     for term in terms[1:]:
         found = combine(found, term)
     return found
-
-
-COMPARISONS: dict[str, Callable[[Linear, Linear], Formula]] = {
-    "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b,
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-    "=": lambda a, b: (a <= b) & (a >= b),
-}
-
-
-# -- from a formula to boxes -----------------------------------------------------------------------
-
-
-def _property(formula: And, inputs: int, outputs: int) -> Property:
-    """The property whose unsafe set is where a formula holds: a box for each set of bounds of
-    single inputs, with what else is asked there."""
-    if formula.count() > MOST:
-        raise ArgumentError(
-            f"it has {formula.count()} alternatives once and and or are multiplied out; {MOST} is "
-            "the most"
-        )
-    shared = [part for part in formula.parts if isinstance(part, Atom)]
-    others = And(tuple(part for part in formula.parts if not isinstance(part, Atom)))
-    start = _Bounds(np.full(inputs, -np.inf), np.full(inputs, np.inf))
-    outside = start.tightened(shared)
-    cases: dict[bytes, tuple[_Bounds, list[tuple[Inequality, ...]]]] = {}
-    for conjunction in others.conjunctions():
-        bounds = start.copied()
-        rest = (*outside, *bounds.tightened(conjunction))
-        if bounds.is_empty:
-            continue
-        cases.setdefault(bounds.key, (bounds, []))[1].append(rest)
-    parts = [(bounds.box(), _unsafe(clauses, outputs)) for bounds, clauses in cases.values()]
-    return Property.of_unsafe(parts)
-
-
-def _unsafe(clauses: list[tuple[Inequality, ...]], declared: int) -> Unsafe:
-    formula = Or(tuple(And(clause) for clause in clauses))
-
-    def unsafe(_: int, outputs: int) -> Formula:
-        if outputs != declared:
-            raise ArgumentError(
-                f"the property speaks of {declared} outputs, and the model has {outputs}"
-            )
-        return formula
-
-    return unsafe
-
-
-class _Bounds:
-    """Bounds of the inputs: lower and upper, (inputs,) each."""
-
-    def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        self.lower = lower
-        self.upper = upper
-
-    def copied(self) -> _Bounds:
-        return _Bounds(self.lower.copy(), self.upper.copy())
-
-    def tightened(self, conjunction: Sequence[Atom]) -> list[Inequality]:
-        """Tighten the bounds by the inequalities that bound a single input; returns what these do
-        not say, or not exactly: strict ones, and those that had to be divided."""
-        rest = []
-        for one in conjunction:
-            if isinstance(one, InputBounds):
-                np.minimum.at(self.upper, one.index[one.upper], one.end[one.upper])
-                np.maximum.at(self.lower, one.index[~one.upper], one.end[~one.upper])
-                continue
-            linear = one.linear
-            if linear.outputs or len(linear.inputs) != 1:
-                rest.append(one)
-                continue
-            ((index, coefficient),) = linear.inputs.items()
-            exact = abs(coefficient) == 1
-            if coefficient > 0:
-                end = _divided(linear.constant, coefficient, math.inf)
-                self.upper[index] = min(self.upper[index], end)
-            elif coefficient < 0:
-                end = _divided(linear.constant, coefficient, -math.inf)
-                self.lower[index] = max(self.lower[index], end)
-            if one.strict or not exact:
-                rest.append(one)
-        return rest
-
-    @property
-    def is_empty(self) -> bool:
-        return bool((self.lower > self.upper).any())
-
-    @property
-    def key(self) -> bytes:
-        return self.lower.tobytes() + self.upper.tobytes()
-
-    def box(self) -> Box:
-        """The box (1, inputs); every input must be bounded."""
-        for name, end in (("lower", self.lower), ("upper", self.upper)):
-            if not np.isfinite(end).all():
-                index = int(np.flatnonzero(~np.isfinite(end))[0])
-                raise ArgumentError(f"X_{index} has no {name} bound")
-        return Box(torch.from_numpy(self.lower)[None], torch.from_numpy(self.upper)[None])
-
-
-def _divided(constant: float, coefficient: float, outward: float) -> float:
-    """-constant / coefficient, rounded outward where it is rounded at all."""
-    end = -constant / coefficient
-    if abs(coefficient) == 1:
-        return end
-    return math.nextafter(end, outward)

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
+from boundlab.attacks import AttackSettings, attack
 from boundlab.data import Images
 from boundlab.net import capture
 from boundlab.regions import Linf
 from boundlab.training.processes import Processes
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Projected gradient ascent on the margin loss inside the linf ball, from random starts.
-
-    size: of a step, in units of eps; it falls to a tenth along the way.
-    """
-
-    steps: int = 40
-    restarts: int = 2
-    size: float = 0.25
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,44 +44,13 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, centre - reach), min(1.0, centre + reach)
 
 
-def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, settings: Attack) -> Tensor:
-    """Which samples (batch,) an attack inside the ball and inside [0, 1] moves to a wrong class,
-    clean errors included."""
-    generator = torch.Generator(device="cpu").manual_seed(settings.seed)
-    low, up = (x - eps).clamp(min=0), (x + eps).clamp(max=1)
-    broken = model(x).argmax(1) != y
-    for _ in range(settings.restarts):
-        alive = (~broken).nonzero().flatten()
-        if not len(alive) or eps == 0:
-            break
-        xs, ys = x[alive], y[alive]
-        lows, ups = low[alive], up[alive]
-        point = lows + (ups - lows) * torch.rand(xs.shape, generator=generator).to(xs)
-        for step in range(settings.steps):
-            point = point.detach().requires_grad_()
-            with torch.enable_grad():
-                logits = model(point)
-                own = logits.gather(1, ys[:, None]).squeeze(1)
-                other = logits.masked_fill(F.one_hot(ys, logits.shape[1]).bool(), -torch.inf).amax(
-                    1
-                )
-                (gradient,) = torch.autograd.grad((other - own).sum(), point)
-            broken[alive] |= (own <= other).detach()
-            length = settings.size * eps * 0.1 ** (step / settings.steps)
-            point = torch.minimum(
-                torch.maximum(point.detach() + length * gradient.sign(), lows), ups
-            )
-        broken[alive] |= model(point).argmax(1) != ys
-    return broken
-
-
 @torch.no_grad()
 def evaluate(
     model: nn.Module,
     data: Images,
     eps: float,
     methods: tuple[str, ...] = ("ibp",),
-    settings: Attack | None = None,
+    settings: AttackSettings | None = None,
     *,
     batch: int = 200,
     processes: Processes | None = None,
@@ -102,9 +58,10 @@ def evaluate(
 ) -> Errors:
     """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones
     first: a sample that one has proved is proved for those behind it. With several processes each
-    takes its share of the samples. watch: is told how many samples are done."""
+    takes its share of the samples. settings: of the attack; without restarts there is none.
+    watch: is told how many samples are done."""
     processes = processes or Processes()
-    settings = settings or Attack()
+    settings = settings or AttackSettings()
     was = model.training
     model.eval().to(processes.device)
     pixels = lambda part: data.images[part].to(processes.device).float() / 255
@@ -115,17 +72,16 @@ def evaluate(
         x = pixels(part)
         y = data.labels[part].to(processes.device)
         wrong = model(x).argmax(1) != y
+        ball = Linf(x, eps, lower=0.0, upper=1.0)
         broken = wrong
         if settings.restarts:
-            broken = attack(model, x, y, eps, settings)
+            broken = wrong | attack(model, ball, y, **asdict(settings)).violated
         open_ = ~wrong  # right, and not proved so far
         missing = []
         for method in methods:
             left = open_.nonzero().flatten()
             if len(left):
-                margins = net.margins(
-                    Linf(x[left], eps, lower=0.0, upper=1.0), y[left], method=method
-                )
+                margins = net.margins(ball.samples(left), y[left], method=method)
                 open_[left] = ~(margins > 0).all(1)
             missing.append((wrong | open_).sum())
         counts += torch.stack(

@@ -13,15 +13,23 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import Job, certify_job
+from boundlab.commands.certify import certify_job
+from boundlab.commands.jobs import Job
 
-MODELS = """
+MODELS = '''
 import torch
 from torch import nn
 
 def cnn():
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+
+def line():
+    """f_1 - f_0 = 2 (x - 0.5)."""
+    model = nn.Linear(1, 2)
+    weight, bias = torch.tensor([[-1.0], [1.0]]), torch.tensor([0.5, -0.5])
+    model.load_state_dict({"weight": weight, "bias": bias})
+    return model
 
 class Zoo:
     small = cnn
@@ -31,7 +39,7 @@ def none(): return None
 def broken(): raise KeyError("weights")
 def quitting(): raise SystemExit(3)
 number = 3
-"""
+'''
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.commands import certify as module
+from boundlab.commands import journal
 from boundlab.commands.certificates import Certification, Run, Task
-from boundlab.commands.certify import Job, certify, certify_job, outputs
+from boundlab.commands.certify import certify, certify_job, outputs
+from boundlab.commands.jobs import Job
 
 METHODS, RADII = ("ibp", "crown"), (0.0, 0.05, 0.5)
 
@@ -176,7 +177,8 @@ def test_resume_after_interruption(
         again = certify_job(net, Job(*data, RADII, METHODS, batch=4), results=results, resume=True)
         assert counter.calls == 0
     assert again.rows == resumed.rows
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["counterexamples.npz", "results.json"]
 
 
 def test_resume_adds_methods(
@@ -309,7 +311,8 @@ def test_results_that_were_edited_are_not_believed(
         "[]",
         "{}",
         '{"format": 2}',
-        '{"format": 2, "digest": 1, "task": 3, "runs": 4}',
+        '{"format": 3}',
+        '{"format": 3, "digest": 1, "task": 3, "runs": 4}',
         "\udcff",
         "[" * 9000,
     ],
@@ -326,7 +329,7 @@ def test_files_that_are_no_results(
 def test_long_runs_are_saved_on_the_way(
     net: bl.Net, data: tuple[Tensor, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(journal, "SAVE_SECONDS", 0.0)
     seen = []
 
     def progress(method: str, radius: float, done: int, total: int) -> None:
@@ -339,9 +342,8 @@ def test_long_runs_are_saved_on_the_way(
             )
         )
 
-    certify_job(
-        net, Job(*data, [0.1], ["ibp"], batch=4), results=tmp_path / "r.json", progress=progress
-    )
+    job = Job(*data, [0.1], ["ibp"], batch=4, attack=None)
+    certify_job(net, job, results=tmp_path / "r.json", progress=progress)
     assert seen == [(0, 0, 11), (4, 4, 11), (8, 8, 11), (11, 11, 11)]
 
 
@@ -352,7 +354,7 @@ def test_long_runs_are_saved_on_the_way(
     ("change", "message"),
     [
         ({"methods": ["crwn"]}, "no method 'crwn'"),
-        ({"methods": []}, "at least one method"),
+        ({"methods": [], "attack": None}, "at least one method"),
         ({"radii": []}, "at least one radius"),
         ({"radii": [-0.1]}, "finite number >= 0"),
         ({"radii": [math.nan]}, "finite number >= 0"),

@@ -42,9 +42,12 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "crown-ibp",
         "crown",
         "0.05",
-        "verified",
-        "mean margin",
-        "seconds per image",
+        "proved",
+        "falsified",
+        "open",
+        "together",
+        "margin",
+        "s/image",
         "classified correctly",
         "index.html",
     ):
@@ -290,13 +293,20 @@ def test_certify_twice(
     assert run(*command) == 0
     before = {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()}
     with monkeypatch.context() as patch:  # refused before any work
-        patch.setattr("boundlab.commands.certifying.load_data", None)
+        patch.setattr("boundlab.commands.subjects.load_data", None)
         assert ("boundlab-report already holds results: give --resume") in error(
             capsys, *command, "--eps", "0.1"
         )
     assert "give another --output" in error(capsys, "demo", "--images", "1", "--methods", "ibp")
     assert {path.name: path.read_bytes() for path in Path("boundlab-report").iterdir()} == before
     assert run(*command, "--eps", "0.1", "--resume") == 0
+
+
+def test_tables_are_never_written_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("boundlab-report").mkdir()
+    Path("boundlab-report/results.csv").write_text("mine")
+    assert "already holds results" in error(capsys, "certify", "zoo:cnn", "data.npz")
+    assert Path("boundlab-report/results.csv").read_text() == "mine"
 
 
 def test_demo_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,7 +322,7 @@ def test_interrupt_before_anything(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("boundlab.commands.certifying.load_net", stop)
+    monkeypatch.setattr("boundlab.commands.subjects.load_net", stop)
     assert run("certify", "zoo:cnn", "data.npz") == 130
     assert capsys.readouterr().err.splitlines()[-1] == "boundlab: interrupted"
 

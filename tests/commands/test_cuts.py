@@ -8,8 +8,9 @@ from torch import Tensor
 
 import boundlab as bl
 from boundlab.commands.certificates import Certification
-from boundlab.commands.certify import Job, certify_job, region_around
+from boundlab.commands.certify import certify_job
 from boundlab.commands.cuts import line_cuts
+from boundlab.commands.jobs import Job, region_around
 
 
 @pytest.mark.parametrize("norm", ["inf", "2", "1"])

@@ -24,6 +24,9 @@ from tests.helpers.commands import error
         ("zoo:quitting", "SystemExit"),
         ("zoo:number", "is a int"),
         ("missing.pt2", "there is no file missing.pt2"),
+        ("missing.onnx", "there is no file missing.onnx"),
+        ("best.pth", "weights go to --weights; MODEL builds the network"),
+        ("runs/best.pt", "package.module:factory, with --weights runs/best.pt"),
         ("data.npz.pt2", "is not a program saved with torch.export.save"),
     ],
 )

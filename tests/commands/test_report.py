@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import torch
@@ -73,6 +74,12 @@ def test_the_page_is_whole_and_self_contained(job: tuple[bl.Net, Certification, 
     assert 'name="viewport"' in text
     for row in found.rows:
         assert f"{row.share:.1%}" in text
+        assert f"<td>{row.falsified / row.images:.1%}</td>" in text
+    broken = sum(int(found.falsified(radius).sum()) for radius in found.radii)
+    assert text.count('alt="counterexample of image') == text.count("becomes <b>") == broken > 0
+    assert found.examples is not None
+    worst = page(replace(found, examples=None), images, [], "Title")
+    assert "becomes" not in worst and 'class="open"' in worst
 
 
 def test_everything_is_escaped(job: tuple[bl.Net, Certification, Tensor]) -> None:

@@ -115,7 +115,7 @@ def test_programs_of_friends_are_the_same(
     x = torch.rand(5, 2, 2)
     assert torch.equal(ours.module()(x), theirs.module()(x))
     assert torch.equal(ours.example_inputs[0][0], theirs.example_inputs[0][0])
-    assert load_net("evil.pt2", x).margins  # captured
+    assert load_net("evil.pt2", x)[0].margins  # captured
     assert main(["certify", "evil.pt2", "data.npz", "--methods", "ibp"]) == 0
 
 

@@ -241,6 +241,31 @@ def test_the_signature_of_the_function_that_looks():
     assert names == ["mask", "is_causal", "size"]
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch, about its own functions
+def test_operators_are_listed_once(monkeypatch):
+    program = exported(torch.relu, torch.ones(2, 3), free=False)
+    program.run_decompositions({})  # torch itself remembers one namespace
+    count, ask = [], torch._C._dispatch_get_registrations_for_dispatch_key
+
+    def asked(*key):
+        count.append(key)
+        return ask(*key)
+
+    monkeypatch.setattr(torch._C, "_dispatch_get_registrations_for_dispatch_key", asked)
+    found = program.run_decompositions({})
+    usual = len(count)
+    assert usual > 10
+    for _ in range(2):  # in every context
+        count.clear()
+        with private.operators_listed_once():
+            quick = program.run_decompositions({})
+        assert len(count) == 1
+    assert str(quick.graph) == str(found.graph)
+    count.clear()
+    program.run_decompositions({})
+    assert len(count) == usual
+
+
 class Records(logging.Handler):
     def __init__(self):
         super().__init__()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +23,17 @@ def captured(name: str, device: torch.device = CPU) -> tuple[nn.Module, bl.Net]:
     case = NETWORKS[name]
     model = case.model().to(device)
     return model, bl.capture(model, *(x.to(device) for x in case.inputs(2)))
+
+
+_NETS: dict[Hashable, bl.Net] = {}
+
+
+def net_of(key: Hashable, module: nn.Module, *inputs: Tensor) -> bl.Net:
+    """The net of a module, captured once for all modules of the same kind, which ``key`` names:
+    parameters are read from the module at every question."""
+    if key not in _NETS:
+        _NETS[key] = bl.capture(module, *inputs)
+    return bl.Net(replace(_NETS[key].captured, source=module))
 
 
 def bounds_of(value: Any) -> list[bl.Bounds]:

@@ -127,6 +127,14 @@ def assert_inside(
     assert_within(above, room, f"{what}: value above the upper bound")
 
 
+def assert_all_inside(values: Tensor, lower: Tensor, upper: Tensor, what: str) -> None:
+    """The same for values at many points, stacked."""
+    assert values.shape[1:] == lower.shape == upper.shape, (
+        f"{what}: shapes {values.shape[1:]}, {lower.shape}, {upper.shape}"
+    )
+    assert_inside(values, lower.expand_as(values), upper.expand_as(values), what)
+
+
 def assert_within(excess: Tensor, room: Tensor, what: str) -> None:
     """The message names the element that exceeds its room most."""
     if not (excess <= room).all():
@@ -178,7 +186,8 @@ def check_sound(
     truths = [
         pytree.tree_map(lambda y: y.detach(), pytree.tree_leaves(f(*point))) for point in points
     ]
-    inside = [_node_values(net, point) for point in points] if nodes and perturb is None else []
+    outputs = [torch.stack(values) for values in zip(*truths, strict=True)]
+    inside = _node_values(net, points) if nodes and perturb is None else {}
     for method in methods:
         # whose outputs alone are attacked: its intermediate bounds are what they stand on
         optimised = METHODS[method].optimize
@@ -191,13 +200,12 @@ def check_sound(
                 alpha=steps(method),
             )
         results[method] = bounds
-        for truth in truths:
-            for value, bound in zip(truth, _leaves(bounds), strict=True):
-                assert_inside(
-                    value, bound.lower.detach(), bound.upper.detach(), f"{method}, output"
-                )
-        for values in inside if not optimised else ():
-            _check_nodes(net, values, _leaves(bounds)[0].intermediates, method)
+        for values, bound in zip(outputs, _leaves(bounds), strict=True):
+            assert_all_inside(
+                values, bound.lower.detach(), bound.upper.detach(), f"{method}, output"
+            )
+        if not optimised:
+            _check_nodes(net, inside, _leaves(bounds)[0].intermediates, method)
     if {"ibp", "crown"} <= set(results):
         _check_nested(results["crown"], results["ibp"], "crown inside ibp")
     # crown as asked for outputs only, which leaves decided elements alone
@@ -246,21 +254,28 @@ def _leaves(bounds: Any) -> list[bl.Bounds]:
     ]
 
 
-def _node_values(net: bl.Net, point: tuple[Any, ...]) -> dict[str, Any]:
-    values = net.reader.parameters() | dict(
-        zip(net.graph.inputs, pytree.tree_leaves(point), strict=True)
-    )
-    with torch.no_grad():
-        return net.graph.run(values)
+def _node_values(net: bl.Net, points: list[tuple[Any, ...]]) -> dict[str, Tensor]:
+    """Node -> its values at all points, stacked; of nodes that are tensors."""
+    parameters = net.reader.parameters()
+    runs = []
+    for point in points:
+        inputs = dict(zip(net.graph.inputs, pytree.tree_leaves(point), strict=True))
+        with torch.no_grad():
+            runs.append(net.graph.run(parameters | inputs))
+    return {
+        name: torch.stack([run[name] for run in runs])
+        for name in net.graph.nodes
+        if isinstance(runs[0][name], Tensor)
+    }
 
 
 def _check_nodes(
-    net: bl.Net, truth: Mapping[str, Any], known: Mapping[str, bl.Bounds], method: str
+    net: bl.Net, values: Mapping[str, Tensor], known: Mapping[str, bl.Bounds], method: str
 ) -> None:
-    for name in net.graph.nodes:
-        if name in known and isinstance(truth[name], Tensor):
-            assert_inside(
-                truth[name],
+    for name in values:
+        if name in known:
+            assert_all_inside(
+                values[name],
                 known[name].lower.detach(),
                 known[name].upper.detach(),
                 f"{method}, node {net.graph.nodes[name]}",

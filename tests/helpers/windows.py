@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,14 +23,13 @@ class Seen:
 
 
 def assert_same_bounds(
-    model: Callable[..., Tensor],
+    net: bl.Net,
     regions: tuple[bl.Region, ...],
     monkeypatch: pytest.MonkeyPatch,
     knows_windows: bool = True,
 ) -> dict[str, Seen]:
     """Everything by windows, everything dense, and rows that never drop out. knows_windows: whether
     windows are to get further than the elements that are asked for."""
-    net = bl.capture(model, *(region.centre for region in regions))
     fraction, worth = backward.MAX_WINDOW_FRACTION, refine.WORTH_DROPPING
     found, seen = {}, {}
     for name, most, drop in (

@@ -92,9 +92,9 @@ def test_samples_with_more_and_with_less_to_do(
     ).double()
     x = torch.rand(4, 1, 8, 8, dtype=torch.float64)
     eps = torch.tensor(radii, dtype=torch.float64)
-    seen = assert_same_bounds(model, (bl.Linf(x, eps),), monkeypatch)
-    assert bool(seen["default"].dropped) == drops
     net = bl.capture(model, x)
+    seen = assert_same_bounds(net, (bl.Linf(x, eps),), monkeypatch)
+    assert bool(seen["default"].dropped) == drops
     together = net.bounds(bl.Linf(x, eps))
     for i in range(4):
         alone = net.bounds(bl.Linf(x[i : i + 1], float(eps[i])))

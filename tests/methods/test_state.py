@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.methods.alpha import Alpha
 from boundlab.net import net as net_module
+from tests.helpers.captures import net_of
 
 FEW = Alpha(iterations=6)
 
@@ -37,7 +38,7 @@ def inside(x: Tensor, eps: float, count: int = 4000) -> Tensor:
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_hold_where_the_constraints_do(method: str, at: float, seed: int) -> None:
     model, x, eps = network(seed), torch.randn(2, 3), 0.8
-    net, region = bl.capture(model, x), bl.Linf(torch.randn(2, 3), 0.8)
+    net, region = net_of(__name__, model, x), bl.Linf(torch.randn(2, 3), 0.8)
     x = region.centre
     first = net.bounds(region, state=bl.BoundState())
     assert first.state is not None

@@ -156,3 +156,55 @@ def test_what_is_wrong_is_said(change: dict[str, object]) -> None:
         bl.Words(x, others[:, 1:])
     with pytest.raises(bl.ArgumentError, match="one type"):
         bl.Words(x, others.float())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([None, 0, 1, 2, 4, "each"]),
+    st.sampled_from([1.0, 0.5, 0.3, 0.0]),
+    st.booleans(),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_members_are_the_sentences_of_the_set(
+    seed: int, budget: int | str | None, eps: float, every: bool, dtype: torch.dtype
+) -> None:
+    """Every member is one, flat or not; with a word that is none of its versions, or with more
+    words replaced than the budget allows, it is none."""
+    x, others, allowed = draw_words(seed)
+    x, others = x.to(dtype), others.to(dtype)
+    limit = torch.tensor([1, 3]) if budget == "each" else budget
+    region = bl.Words(x, others, None if every else allowed, limit, eps)  # type: ignore[arg-type]
+    for k in range(5):
+        point = region.sample(torch.Generator().manual_seed(k))
+        assert region.contains(point).all()
+        assert region.contains(point.flatten(1)).all()
+        moved = point.clone()
+        moved[:, k % 4, 0] += 7
+        assert not region.contains(moved).any()
+        assert region.contains(moved, 7.5).all()
+    for sample in range(2):
+        one = region.samples(slice(sample, sample + 1))
+        sentences = torch.stack(sentences_of(one, 0))
+        assert one.contains(sentences, 1e-6).all()  # one region for all of them
+        if limit is not None and eps == 1:
+            wider = torch.stack(sentences_of(bl.Words(one.x, one.substitutes, one.allowed), 0))
+            changed = (wider != one.x).any(2).sum(1)
+            most = int(torch.as_tensor(limit).reshape(-1).expand(2)[sample])
+            assert torch.equal(one.contains(wider), changed <= most)
+
+
+def test_substitutes_that_are_not_allowed_are_no_members() -> None:
+    x, others, allowed = draw_words(3)
+    region = bl.Words(x, others, allowed)
+    for t, k in itertools.product(range(x.shape[1]), range(others.shape[2])):
+        point = x.clone()
+        point[:, t] = others[:, t, k]
+        assert torch.equal(region.contains(point), allowed[:, t, k])
+
+
+def test_members_of_another_size_are_refused() -> None:
+    x, others, allowed = draw_words(0)
+    with pytest.raises(bl.ArgumentError, match="elements"):
+        bl.Words(x, others, allowed).contains(torch.zeros(2, 5))
+    assert not bl.Words(x, others, allowed).contains(torch.full_like(x, torch.nan)).any()

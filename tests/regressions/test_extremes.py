@@ -4,7 +4,7 @@ test a cause, each failed before it was mended."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import pytest
 import torch
@@ -14,6 +14,16 @@ from torch import Tensor
 import boundlab as bl
 from tests.helpers.contract import METHODS
 
+_NETS: dict[Hashable, bl.Net] = {}
+
+
+def _captured(key: Hashable, function: Callable[[Tensor], Tensor], example: Tensor) -> bl.Net:
+    """The net of a function, captured once for all methods."""
+    if key not in _NETS:
+        _NETS[key] = bl.capture(function, example)
+    return _NETS[key]
+
+
 # -- casts -----------------------------------------------------------------------------------------
 
 
@@ -22,7 +32,7 @@ from tests.helpers.contract import METHODS
 def test_casts_that_lose_something(dtype: torch.dtype, method: str) -> None:
     model = lambda x: x.to(dtype).to(x.dtype) * 2
     x = torch.linspace(-90, 90, 64).reshape(8, 8)
-    found = bl.capture(model, x).bounds(bl.Linf(x, 0.3), method=method)
+    found = _captured(dtype, model, x).bounds(bl.Linf(x, 0.3), method=method)
     for share in torch.linspace(-1, 1, 41):
         value = model(x + 0.3 * share)
         assert (found.lower - 1e-4 <= value).all() and (value <= found.upper + 1e-4).all()
@@ -94,8 +104,9 @@ def test_scores_far_below_the_largest_bound_do_not_underflow(function: str, meth
         (8525.9970703125, 8526.005859375),
     ):
         lower, upper = torch.full((1, 1), low), torch.full((1, 1), up)
-        lines = bl.capture(functions[function], lower).linear_bounds(bl.Box(lower, upper))
-        found = bl.capture(functions[function], lower).bounds(bl.Box(lower, upper), method=method)
+        net = bl.capture(functions[function], lower)
+        lines = net.linear_bounds(bl.Box(lower, upper))
+        found = net.bounds(bl.Box(lower, upper), method=method)
         for share in torch.linspace(0, 1, 33):
             x = torch.clamp((1 - share) * lower + share * upper, lower, upper)
             value, at = functions[function](x), lines.evaluate(dict.fromkeys(lines.lower_A, x))
@@ -168,7 +179,7 @@ EXTREMES: dict[str, tuple[Callable[[Tensor], Tensor], float, float, torch.dtype]
 def test_extreme_arguments(name: str, method: str) -> None:
     function, low, up, dtype = EXTREMES[name]
     lower, upper = torch.full((1, 1), low, dtype=dtype), torch.full((1, 1), up, dtype=dtype)
-    found = bl.capture(function, lower).bounds(bl.Box(lower, upper), method=method)
+    found = _captured(name, function, lower).bounds(bl.Box(lower, upper), method=method)
     for share in torch.linspace(0, 1, 65, dtype=dtype):
         value = function(torch.clamp((1 - share) * lower + share * upper, lower, upper))
         room = 8 * torch.finfo(dtype).eps * value.abs()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import boundlab as bl
+from tests.helpers.captures import net_of
 from tests.helpers.contract import METHODS, assert_inside, check_sound, steps
 from tests.operator_cases import Applied
 
@@ -108,7 +108,7 @@ def test_perturbed_parameters(name: str, norm: str, both: bool) -> None:
     )
     if both and isinstance(given, Tensor):
         pytest.skip("words cannot move")
-    net = net_of(name, module, inputs)
+    net = net_of((__name__, name), module, *inputs)
     entries = tuple(bl.Linf(x, 0.3) if both else x for x in inputs)
     perturb = {path: BALLS[norm]() for path, _ in module.named_parameters()}
     placed = {path: perturb[path].at(value.detach()) for path, value in module.named_parameters()}
@@ -132,17 +132,6 @@ def _member(set_: bl.Region, sign: int, generator: torch.Generator, batched: boo
     if sign and set_.is_box:
         return set_.hull().upper if sign > 0 else set_.hull().lower
     return set_.sample(generator, batched)
-
-
-_NETS: dict[str, bl.Net] = {}
-
-
-def net_of(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> bl.Net:
-    """The net of a module, captured once; parameters are read from the module at every question."""
-    if name not in _NETS:
-        _NETS[name] = bl.capture(module, *inputs)
-    known = _NETS[name]
-    return bl.Net(replace(known.captured, source=module))
 
 
 TWO = {
@@ -172,7 +161,7 @@ def test_two_inputs(name: str, kinds: tuple[str, str]) -> None:
         "L1": lambda t: bl.L1(t, 1.0),
         "fixed": lambda t: t,
     }
-    net = net_of(f"two inputs, {name}", Applied(TWO[name]), (x, y))
+    net = net_of((__name__, "two inputs", name), Applied(TWO[name]), x, y)
     check_sound(
         TWO[name],
         tuple(sets[kind](t) for kind, t in zip(kinds, (x, y), strict=True)),

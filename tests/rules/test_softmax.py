@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import boundlab as bl
+from tests.helpers.captures import net_of
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -21,7 +22,8 @@ def test_softmax_intervals_are_exact(
     scores = scale * torch.randn(
         16, size, dtype=kind, generator=torch.Generator().manual_seed(size)
     )
-    found = bl.capture(nn.Softmax(-1), scores).bounds(bl.Linf(scores, width), method="ibp")
+    net = net_of((__name__, size, kind), nn.Softmax(-1), scores)
+    found = net.bounds(bl.Linf(scores, width), method="ibp")
     low, up, own = (
         (scores - width).double(),
         (scores + width).double(),

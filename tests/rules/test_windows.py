@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import boundlab as bl
+from tests.helpers.captures import captured
 from tests.helpers.windows import assert_same_bounds
 from tests.networks import NETWORKS
 
@@ -74,8 +75,9 @@ def test_convolutions(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyP
     model = Net(first, head).to(dtype)
     modules.to(dtype)
     x = torch.rand(2, *shape, dtype=dtype)
-    assert_same_bounds(model, (bl.Linf(x, 0.1),), monkeypatch)
-    assert_same_bounds(model, (bl.L2(x, 0.3),), monkeypatch)
+    net = bl.capture(model, x)
+    assert_same_bounds(net, (bl.Linf(x, 0.1),), monkeypatch)
+    assert_same_bounds(net, (bl.L2(x, 0.3),), monkeypatch)
 
 
 KERNEL = torch.randn(3, 4, 3, 3, generator=torch.Generator().manual_seed(3))
@@ -140,7 +142,8 @@ def test_operators_behind_a_convolution(name: str, monkeypatch: pytest.MonkeyPat
     model = Net(nn.Conv2d(2, 4, 3, padding=1), HEADS[name]).double()
     x = torch.rand(3, 2, 6, 6, dtype=torch.float64)
     region = bl.Linf(x, 0.1, lower=0.0, upper=1.0)
-    assert_same_bounds(model, (region,), monkeypatch, knows_windows=name not in DENSE_AT_ONCE)
+    net = bl.capture(model, x)
+    assert_same_bounds(net, (region,), monkeypatch, knows_windows=name not in DENSE_AT_ONCE)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +151,5 @@ def test_operators_behind_a_convolution(name: str, monkeypatch: pytest.MonkeyPat
 )
 def test_networks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = NETWORKS[name]
-    assert_same_bounds(
-        case.model(), tuple(bl.Linf(x, case.eps) for x in case.inputs(2)), monkeypatch
-    )
+    regions = tuple(bl.Linf(x, case.eps) for x in case.inputs(2))
+    assert_same_bounds(captured(name)[1], regions, monkeypatch)

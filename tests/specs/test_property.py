@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 import boundlab as bl
+from boundlab.specs.formula import And, Formula, Or
+from boundlab.specs.property import Symbols
+from boundlab.specs.vnnlib import parse_vnnlib
 
 
 def _box(size: int = 2) -> bl.Box:
@@ -114,3 +118,73 @@ def test_a_region_of_ones_own_must_say_what_its_members_are() -> None:
 
     with pytest.raises(bl.ArgumentError, match="contains"):
         Own(torch.zeros(1, 2), torch.ones(1, 2)).contains(torch.zeros(1, 2))
+
+
+def _linear(y: Symbols) -> Formula:
+    terms = [(i + 1) * y[:, i] for i in range(20)]
+    return sum(terms[1:], terms[0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (lambda y: (y[:, 0] > y[:, 1]) | (y[:, 2] <= 3), "y1 < y0 or y2 <= 3"),
+        (lambda y: ~((y[:, 0] > 1) & (y[:, 1] >= -2)), "y0 <= 1 or y1 < -2"),
+        (lambda y, x: y[:, 0] - 2 * x[:, 1] >= -0.5, "2 x1 <= y0 + 0.5"),
+        (
+            lambda y: (y[:, 0] > 0) & ((y[:, 1] > 0) | (y[:, 2] > 0)),
+            "y0 > 0 and (y1 > 0 or y2 > 0)",
+        ),
+        (lambda y: y[:, 0] - y[:, 0] <= 1, "0 >= -1"),
+        (_linear, "y0 + 2 y1 + 3 y2 + 4 y3 + 5 y4 + 6 y5 + 14 more terms > 0"),
+        (lambda y: Or(tuple(y[:, i] > i for i in range(50))), "y4 > 4 or y5 > 5 or 44 more"),
+        (lambda y: y[:, -1] > 0, "the condition holds"),
+        (lambda y: And(tuple(one > 0 for one in y)), "the condition holds"),
+        (lambda y: y[:, len(y) - 1] > 0, "the condition holds"),
+        (lambda y: And(()), ": true"),
+    ],
+)
+def test_a_property_prints_what_must_hold(condition: Callable[..., Formula], said: str) -> None:
+    text = str(bl.Property(_box(), condition))
+    assert text.startswith("for every x in Box(lower=(1, 2) in [0, 0], upper=(1, 2) in [1, 1]): ")
+    assert text.endswith(said)
+
+
+def test_properties_of_files_print_their_unsafe_sets() -> None:
+    declared = "".join(f"(declare-const {v} Real)" for v in ("X_0", "Y_0", "Y_1"))
+    box = declared + "(assert (>= X_0 0)) (assert (<= X_0 1))"
+    text = str(parse_vnnlib(box + "(assert (<= Y_0 Y_1)) (assert (or (>= Y_0 2) (< X_0 Y_0)))"))
+    assert (
+        text
+        == "for no x in Box(lower=0, upper=1): (y0 <= y1 and y0 >= 2) or (y0 <= y1 and x0 < y0)"
+    )
+    cases = " ".join(f"(and (>= X_0 0.0{i}) (<= Y_0 {i}))" for i in range(10, 30))
+    lines = str(parse_vnnlib(box + f"(assert (or {cases}))")).splitlines()
+    assert len(lines) == 6
+    assert lines[0] == "for no x in Box(lower=0.01, upper=1): y0 <= 10"
+    assert lines[-1] == "... and 15 more"
+    assert str(parse_vnnlib(box + "(assert (>= X_0 2))")) == "nothing is unsafe"
+    assert str(bl.robust(_box(), label=2)).endswith("]): output 2 is larger than all others")
+
+
+def test_regions_print_in_a_line() -> None:
+    x = torch.linspace(0, 1, 3072).reshape(1, 3, 32, 32)
+    words = bl.Words(torch.zeros(1, 2, 3), torch.ones(1, 2, 4, 3), torch.ones(1, 2, 4) > 0, 1)
+    expected = {
+        "Box(lower=(1, 3, 32, 32) in [0, 1], upper=(1, 3, 32, 32) in [1, 2])": bl.Box(x, x + 1),
+        "Linf(x=(1, 3, 32, 32) in [0, 1], eps=0.1, upper=1)": bl.Linf(x, 0.1, upper=1),
+        "Linf(eps=0.1)": bl.Linf(eps=0.1),
+        "L2(x=0, eps=0.5)": bl.L2(torch.zeros(1, 1, requires_grad=True), torch.tensor([0.5])),
+        "Lp(x=(1, 3, 32, 32) in [0, 1], p=3, eps=0.5)": bl.Lp(x, 3.0, 0.5),
+        "L0(x=(1, 3, 32, 32) in [0, 1], k=2, lower=0, upper=1)": bl.L0(x, 2),
+        "Words(x=(1, 2, 3) in [0, 0], substitutes=(1, 2, 4, 3) in [1, 1], allowed=(1, 2, 4), "
+        "budget=1, eps=1)": words,
+    }
+    assert {str(region): region for region in expected.values()} == expected
+
+
+def test_outputs_that_a_condition_does_not_name_may_be_anything() -> None:
+    prop = bl.Property(bl.Box(torch.zeros(1, 2), torch.ones(1, 2)), lambda y: y[:, 0] < 1)
+    x = torch.full((4, 2), 0.5)
+    y = torch.tensor([[2.0, torch.inf], [2.0, torch.nan], [torch.nan, 0.0], [torch.inf, 0.0]])
+    assert prop.violated(x, y).tolist() == [True, True, False, True]

@@ -1,4 +1,4 @@
-"""Errors of a trained network, and attacks on it."""
+"""Errors of a trained network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from boundlab.training.evaluation import Attack, attack, wilson
+from boundlab.attacks import AttackSettings
+from boundlab.data import Images
+from boundlab.training.evaluation import evaluate, wilson
 
 
 def test_confidence_intervals() -> None:
@@ -16,14 +18,18 @@ def test_confidence_intervals() -> None:
     assert wilson(0.3, 0) == (0.0, 1.0)
 
 
-def test_an_attack_stays_inside_and_finds_what_is_there() -> None:
-    """f_1 - f_0 = 2 (x - 0.5): a radius of 0.1 flips exactly the points within 0.1 of the
-    middle."""
-    model = nn.Linear(1, 2, bias=True)
+def test_errors_are_what_is_there() -> None:
+    """f_1 - f_0 = 2 (x - 0.5): a radius of 0.1 flips exactly the points within 0.1 of the middle,
+    and everything else is proved. The last label is wrong."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(1, 2, bias=True))
     with torch.no_grad():
-        model.weight.copy_(torch.tensor([[-1.0], [1.0]]))
-        model.bias.copy_(torch.tensor([0.5, -0.5]))
-    x = torch.tensor([[0.3], [0.41], [0.45], [0.59], [0.7]])
-    y = (x[:, 0] > 0.5).long()
-    assert attack(model, x, y, 0.1, Attack(20, 1)).tolist() == [False, True, True, True, False]
-    assert not attack(model, x, y, 0.0, Attack(20, 1)).any()
+        model[1].weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        model[1].bias.copy_(torch.tensor([0.5, -0.5]))
+    pixels = torch.tensor([76, 104, 115, 150, 180, 230], dtype=torch.uint8).reshape(-1, 1, 1, 1)
+    data = Images(pixels, torch.tensor([0, 0, 0, 1, 1, 0]), 2, "points")
+    found = evaluate(model, data, 0.1, ("ibp",), AttackSettings(20, 1))
+    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 4 / 6, 4 / 6)
+    found = evaluate(model, data, 0.1, ("ibp",), AttackSettings(20, 0))
+    assert (found.clean, found.attacked) == (1 / 6, 1 / 6)
+    found = evaluate(model, data, 0.0, ("ibp",), AttackSettings(20, 1))
+    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 1 / 6, 1 / 6)

@@ -25,7 +25,8 @@ from tests.helpers.recipes import PLAIN
 from boundlab.training.processes import Processes
 from boundlab.training.trainer import Trainer
 from boundlab.training.objective import ScheduleValues
-from boundlab.training.evaluation import Attack, evaluate
+from boundlab.attacks import AttackSettings
+from boundlab.training.evaluation import evaluate
 epochs, output = int(sys.argv[1]), Path(sys.argv[2])
 processes = Processes.here()
 trainer = Trainer(replace(PLAIN, epochs=epochs), images(), output, processes)
@@ -38,7 +39,8 @@ if processes.rank == 0:
     gradients = [p.grad for p in trainer.model.parameters()]
     torch.save(gradients, output.parent / f"{output.name}.gradients")
 trainer.run()
-errors = evaluate(trainer.model, images(), 0.05, ("ibp",), Attack(3, 1), processes=processes)
+attack = AttackSettings(3, 1)
+errors = evaluate(trainer.model, images(), 0.05, ("ibp",), attack, processes=processes)
 if processes.rank == 0:
     print("ERRORS", errors.count, errors.clean, errors.verified["ibp"])
 del loss, trainer  # before the group they work over

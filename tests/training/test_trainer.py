@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.training.evaluation import Attack, evaluate
+from boundlab.attacks import AttackSettings
+from boundlab.training.evaluation import evaluate
 from boundlab.training.objective import ScheduleValues
 from boundlab.training.trainer import CHECKPOINT, METRICS, Progress, Trainer
 from tests.helpers.data import images
@@ -35,7 +36,7 @@ def test_training_learns_and_writes_what_it_did(tmp_path: Path) -> None:
     assert float(rows[0]["eps"]) < float(rows[-1]["eps"]) == pytest.approx(0.05)
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
     assert len(seen) == 20 * 3 and seen[-1].step == seen[-1].steps == 3
-    errors = evaluate(model, data, 0.05, ("ibp", "crown-ibp"), Attack(5, 1))
+    errors = evaluate(model, data, 0.05, ("ibp", "crown-ibp"), AttackSettings(5, 1))
     assert (
         errors.clean
         <= errors.attacked

@@ -1,0 +1,109 @@
+"""The answer to one instance: load, verify, replay the counterexample elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.attacks import Attack
+from boundlab.commands import competition
+from boundlab.commands.competition import SAT, TIMEOUT, UNKNOWN, UNSAT, counterexample_text
+from boundlab.commands.outcomes import Outcome
+from boundlab.commands.threads import set_threads
+from boundlab.onnx import OnnxModel, load_onnx
+from boundlab.onnx.checking import run, session
+from boundlab.specs.property import Property
+from boundlab.specs.vnnlib import load_vnnlib
+from boundlab.verify import Verdict, verify
+from boundlab.verify.verdict import HOLDS, VIOLATED
+from boundlab.verify.verdict import UNKNOWN as OPEN
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A verdict and the competition's word for it. note: what else there is to say of it."""
+
+    word: str
+    verdict: Verdict | None = None
+    note: str = ""
+
+    @property
+    def result(self) -> str:
+        """The content of the result file."""
+        found = None if self.verdict is None else self.verdict.counterexample
+        if found is None:
+            return competition.result_text(self.word)
+        return competition.result_text(self.word, counterexample_text(found.inputs, found.outputs))
+
+    def outcome(self, seconds: float) -> Outcome:
+        verdict = self.verdict
+        if verdict is None:
+            return Outcome(self.word, seconds, error=self.note)
+        bound = verdict.bound if math.isfinite(verdict.bound) else None
+        stage = verdict.stages[-1].name if verdict.stages else ""
+        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note)
+
+    def __str__(self) -> str:
+        parts = [self.word, self.note]
+        if self.verdict is not None:
+            parts.insert(1, str(self.verdict))
+        return "\n".join(part for part in parts if part)
+
+
+def answer(network: Path, prop: Path, deadline: float, threads: int | None = None) -> Answer:
+    """The answer to an instance until a time of the monotonic clock, or until Ctrl-C."""
+    try:
+        model, wanted = load_onnx(network), load_vnnlib(prop)
+        set_threads(model, threads)
+    except KeyboardInterrupt:
+        return Answer(UNKNOWN, note="interrupted while the files were read")
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return Answer(TIMEOUT, note="the time was not enough to read the files")
+    verdict = verify(model, wanted, timeout=left)
+    if verdict.status == HOLDS:
+        return Answer(UNSAT, verdict)
+    if verdict.counterexample is not None:
+        return replayed(Answer(SAT, verdict), model, wanted, network)
+    ran_out = time.monotonic() >= deadline
+    return Answer(TIMEOUT if ran_out else UNKNOWN, verdict)
+
+
+def replayed(given: Answer, model: OnnxModel, prop: Property, network: Path) -> Answer:
+    """The answer after its counterexample was replayed with onnxruntime, if that is installed: not
+    decided if there it is none."""
+    verdict = given.verdict
+    if verdict is None or verdict.counterexample is None:
+        return given
+    assert verdict.status == VIOLATED
+    if importlib.util.find_spec("onnxruntime") is None:
+        return given
+    found = verdict.counterexample
+    try:
+        outputs = outputs_elsewhere(found, model, session(network))
+    except Exception as error:  # onnxruntime has types of its own
+        text = " ".join(str(error).split())[:300]
+        return replace(given, note=f"onnxruntime could not replay the counterexample: {text}")
+    x = found.inputs.reshape(1, -1)
+    if bool(prop.violated(x, outputs).all()):
+        return given
+    apart = float((outputs - found.outputs.reshape(1, -1).double()).abs().max())
+    note = (
+        "a counterexample was found that is none with onnxruntime, whose outputs there differ by "
+        f"{apart:.3g}: not decided"
+    )
+    return Answer(UNKNOWN, replace(verdict, status=OPEN, counterexample=None), note)
+
+
+def outputs_elsewhere(found: Attack, model: OnnxModel, other: Any) -> Tensor:
+    """onnxruntime's outputs at a counterexample, (1, outputs) in double precision."""
+    x = found.inputs.detach().cpu().reshape(1, -1).to(model.inputs[0].dtype)
+    outputs = run(other, [x], model.inputs)
+    return torch.cat([one.reshape(1, -1).double() for one in outputs], 1)

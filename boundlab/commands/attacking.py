@@ -1,0 +1,180 @@
+"""``boundlab attack``: counterexamples for images, and for properties in VNN-LIB files."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from boundlab.attacks import Attack, AttackSettings, attack
+from boundlab.commands.arguments import Commands, add_count, add_numbers, flat
+from boundlab.commands.bars import certify_with_bar
+from boundlab.commands.certificates import Certification, Verdict
+from boundlab.commands.competition import SAT, UNKNOWN, counterexample_text, result_text
+from boundlab.commands.counterexamples import COUNTEREXAMPLES
+from boundlab.commands.jobs import EFFORT, Job, check_radii
+from boundlab.commands.loading import is_onnx, load_onnx_alone
+from boundlab.commands.subjects import (
+    EPS,
+    RESULTS,
+    TABLE,
+    add_resume,
+    add_subject,
+    check_folder,
+    read_subject,
+)
+from boundlab.commands.tables import verdict_table, write_table
+from boundlab.errors import ArgumentError
+from boundlab.specs.vnnlib import load_vnnlib
+from boundlab.storage.files import write_atomically
+
+PROPERTIES = (".vnnlib", ".vnnlib.gz")
+
+
+def add_command(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "attack",
+        help="search for counterexamples",
+        description=(
+            "Search the ball around every image of DATA for inputs of another class, and write "
+            "them to counterexamples.npz; or, if DATA is a .vnnlib file, search for an input that "
+            "violates the property."
+        ),
+        epilog=(
+            "examples: boundlab attack net.onnx test.npz --eps 2/255; boundlab attack net.onnx "
+            "property.vnnlib --timeout 60 --result result.txt"
+        ),
+    )
+    parser.set_defaults(command=_attack)
+    add_subject(parser)
+    add_numbers(parser, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
+    add_count(parser, "--steps", f"steps of a descent (default: {EFFORT.steps}; of properties 50)")
+    add_count(
+        parser,
+        "--restarts",
+        f"descents for each image (default: {EFFORT.restarts}; of properties as many as the time "
+        "allows)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="of a property: when to stop searching (default: 8 unless --restarts is given)",
+    )
+    parser.add_argument(
+        "--result",
+        type=Path,
+        metavar="FILE",
+        help="of a property: where to write sat and the counterexample, or unknown",
+    )
+    add_resume(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("boundlab-attack"),
+        metavar="DIR",
+        help="of images: folder for what is found (default: boundlab-attack)",
+    )
+
+
+def _attack(options: argparse.Namespace) -> None:
+    if options.data.name.endswith(PROPERTIES):
+        _attack_property(options)
+        return
+    if options.timeout is not None or options.result is not None:
+        raise ArgumentError("--timeout and --result belong to properties (DATA.vnnlib)")
+    _attack_images(options)
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def _attack_images(options: argparse.Namespace) -> None:
+    check_folder(options.output, options.resume, TABLE)
+    radii = check_radii(flat(options.eps) or EPS)
+    about = read_subject(options)
+    given = {"steps": options.steps, "restarts": options.restarts}
+    job = Job(
+        about.images,
+        about.labels,
+        radii,
+        (),
+        norm=about.norm,
+        valid=about.valid,
+        batch=about.batch,
+        device=about.device,
+        name=about.name,
+        attack=AttackSettings(**{key: n for key, n in given.items() if n is not None}),
+    )
+    console = Console()
+    found = certify_with_bar(about.net, job, options.output / RESULTS, options.resume, console)
+    write_table(options.output / TABLE, verdict_table(found))
+    console.print(_table(found))
+    count = 0 if found.examples is None else len(found.examples)
+    said = f"Counterexamples: {options.output / COUNTEREXAMPLES}" if count else "None was found."
+    console.print(said, soft_wrap=True, markup=False, highlight=False)
+
+
+def _table(found: Certification) -> Table:
+    correct = int(found.correct.sum())
+    title = f"{correct} of {len(found.labels)} images are classified correctly"
+    table = Table(title=title, title_justify="left")
+    for name in ("radius", "falsified", "open", "wrong"):
+        table.add_column(name, justify="right")
+    for radius in found.radii:
+        verdicts = found.verdicts(radius)
+        wanted = (Verdict.FALSIFIED, Verdict.OPEN, Verdict.WRONG)
+        shares = [f"{verdicts.count(one) / len(verdicts):.1%}" for one in wanted]
+        table.add_row(f"{radius:.3g}", *shares)
+    return table
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def _attack_property(options: argparse.Namespace) -> None:
+    if not is_onnx(options.model):
+        raise ArgumentError(
+            f"a property is attacked on a network in an ONNX file, not on {options.model!r}"
+        )
+    result = options.result
+    if result is not None and result.exists() and result.stat().st_size:
+        raise ArgumentError(f"there is a file {result} already: give another --result")
+    model = load_onnx_alone(options.model, options.weights)
+    if len(model.inputs) != 1:
+        names = ", ".join(one.name for one in model.inputs)
+        raise ArgumentError(f"the attack moves one input; {options.model} takes {names}")
+    prop = load_vnnlib(options.data)
+    sizes = {region.centre.numel() for region in prop.regions}
+    (own,) = (x[0].numel() for x in model.example(1))
+    if sizes - {own}:
+        raise ArgumentError(
+            f"{options.data} is about {sizes.pop()} inputs, and {options.model} takes {own}"
+        )
+    steps = 50 if options.steps is None else options.steps
+    console = Console()
+    with console.status("searching for a counterexample"):
+        found = attack(model, prop, steps=steps, restarts=options.restarts, timeout=options.timeout)
+    hit = bool(found.violated.any())
+    if result is not None:
+        write_atomically(result, found_text(found))
+    if hit:
+        console.print(f"A counterexample was found: margin {float(found.margin.min()):.4g}.")
+    else:
+        nearest = float(found.margin.min()) if len(found.margin) else math.inf
+        console.print(f"No counterexample was found; the closest margin is {nearest:.4g}.")
+    if result is not None:
+        console.print(f"Result: {result}", soft_wrap=True, markup=False, highlight=False)
+
+
+def found_text(found: Attack) -> str:
+    """What an attack on a property found, as the competition writes it: "sat" and the
+    counterexample, or "unknown"."""
+    hits = found.violated.nonzero().flatten()
+    if not len(hits):
+        return result_text(UNKNOWN)
+    first = int(hits[0])
+    return result_text(SAT, counterexample_text(found.inputs[first], found.outputs[first]))

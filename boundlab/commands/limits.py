@@ -1,0 +1,61 @@
+"""What a process may take: time from its start, and memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from boundlab.errors import ArgumentError
+from boundlab.methods.memory import in_bytes
+
+
+def beginning(arguments: Sequence[str] | None) -> float:
+    """When a command began, on the monotonic clock. arguments: as they were given to a function;
+    None if they are those of the process, which then began with it."""
+    now = time.monotonic()
+    if arguments is None:
+        now -= process_age()
+    return now
+
+
+def process_age() -> float:
+    """Seconds since this process was started, imports included. Where the system does not tell, the
+    time that it has computed, which is all of it on a machine without other work."""
+    computed = time.process_time()
+    try:
+        words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(words[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        return computed
+    return max(age, computed)
+
+
+def limit_memory(size: str | None) -> None:
+    """Let this process take so much memory of its own, such as "4 GiB", and no more: what needs
+    more fails."""
+    if size is None:
+        return
+    limit = in_bytes(size, torch.device("cpu"))
+    try:
+        import resource
+    except ImportError:
+        raise ArgumentError("--memory needs a system that can limit it, such as Linux") from None
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    except (ValueError, OSError) as error:
+        raise ArgumentError(f"--memory {size}: the system refuses: {error}") from None
+
+
+def is_about_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out."""
+    text = str(error).lower()
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )

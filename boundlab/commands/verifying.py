@@ -1,0 +1,120 @@
+"""``boundlab verify``: does a property hold? One instance, or a list of them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from boundlab.commands.answers import answer
+from boundlab.commands.arguments import Commands, add_count
+from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
+from boundlab.commands.competition import ERROR, read_instances, result_text
+from boundlab.commands.limits import is_about_memory, limit_memory
+from boundlab.commands.outcomes import Outcome, OutcomeFile
+from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
+from boundlab.storage.files import write_atomically
+from boundlab.verify.portfolio import TIMEOUT
+
+
+def add_command(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="does a property (VNN-LIB) of a network (ONNX) hold?",
+        description=(
+            "Prints unsat (the property holds), sat (it is violated; the counterexample goes to "
+            "the file of --result), unknown or timeout, and what was done. With --instances: the "
+            "same for a list of networks and properties, each in a process of its own."
+        ),
+    )
+    parser.set_defaults(command=_verify)
+    add_path = lambda name, metavar, help, **more: parser.add_argument(
+        name, type=Path, metavar=metavar, help=help, **more
+    )
+    add_path("network", "NET", "an ONNX file (.onnx, .onnx.gz)", nargs="?")
+    add_path("property", "PROPERTY", "a VNN-LIB file (.vnnlib, .vnnlib.gz)", nargs="?")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help=(
+            f"counted from the start of the process (default: {TIMEOUT:g}); for a list, instead of "
+            "the list's own"
+        ),
+    )
+    add_path("--result", "FILE", "write the answer as the competition (VNN-COMP) has it")
+    add_path("--json", "FILE", "write status, seconds, domains, bound, stage and error")
+    add_path("--instances", "FILE", "a list (CSV): network, property and seconds on each line")
+    add_path("--output", "DIR", "folder for the results of a list")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the results in the output folder"
+    )
+    add_count(parser, "--jobs", "processes at once for a list", 1)
+    add_count(parser, "--threads", "threads of a process (default: one, or all if faster)")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help='memory that a process may take, such as "4 GiB"'
+    )
+
+
+def _verify(options: argparse.Namespace) -> None:
+    timeout = options.timeout
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ArgumentError(f"--timeout must be a positive number of seconds, not {timeout:g}")
+    if options.threads is not None and options.threads < 1:
+        raise ArgumentError(f"--threads must be at least 1, not {options.threads}")
+    single = (options.network, options.property)
+    if options.instances is not None:
+        if single != (None, None) or options.output is None:
+            raise ArgumentError("--instances takes --output DIR, and no network or property beside")
+        _list(options)
+    elif None in single:
+        raise ArgumentError("give a network and a property, or a list of them with --instances")
+    else:
+        _one(options)
+
+
+def _one(options: argparse.Namespace) -> None:
+    deadline = options.begun + (options.timeout or TIMEOUT)
+    try:
+        limit_memory(options.memory)
+        found = answer(options.network, options.property, deadline, options.threads)
+    except Exception as error:  # any: whoever reads the files is told
+        if is_about_memory(error) and not isinstance(error, BoundlabError):
+            error = MemoryLimit("memory ran out")
+        failed = Outcome.failed(error, time.monotonic() - options.begun)
+        _write(options, result_text(ERROR), failed)
+        raise error
+    _write(options, found.result, found.outcome(time.monotonic() - options.begun))
+    print(found)
+
+
+def _write(options: argparse.Namespace, result: str, outcome: Outcome) -> None:
+    if options.result is not None:
+        write_atomically(options.result, result)
+    if options.json is not None:
+        write_atomically(options.json, outcome.as_json())
+
+
+def _list(options: argparse.Namespace) -> None:
+    if options.result is not None or options.json is not None:
+        raise ArgumentError("--result and --json are of one instance; a list takes --output")
+    path = options.instances
+    instances = read_instances(path, options.timeout)
+    plan = Plan(
+        instances, path.parent, options.output, options.jobs, options.threads, options.memory
+    )
+    held = OutcomeFile.open(plan.output / RESULTS, options.resume)
+    console = Console()
+    name = path.resolve().parent.name
+    try:
+        verify_instances(plan, held, console)
+    except KeyboardInterrupt:
+        console.print(summary(instances, held, name))
+        console.print("The same command with --resume goes on from there.")
+        raise
+    console.print(summary(instances, held, name))
+    results = plan.output / RESULTS
+    console.print(f"Results: {results}", soft_wrap=True, markup=False, highlight=False)

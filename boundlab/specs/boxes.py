@@ -1,0 +1,122 @@
+"""From the formula of an unsafe set to a property over boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from boundlab.errors import ArgumentError
+from boundlab.regions import Box, Region
+from boundlab.specs.formula import MOST, And, Atom, Formula, Inequality, InputBounds, Or
+from boundlab.specs.property import Property, Unsafe
+
+Name = Callable[[int], str]
+"""What a file calls an element of the flat input."""
+
+
+def over_boxes(formula: And, inputs: int, outputs: int, name: Name) -> Property:
+    """The property whose unsafe set is where a formula holds: a box for each set of bounds of
+    single inputs, with what else is asked there."""
+    if formula.count() > MOST:
+        raise ArgumentError(
+            f"it has {formula.count()} alternatives once and and or are multiplied out; {MOST} is "
+            "the most"
+        )
+    shared = [part for part in formula.parts if isinstance(part, Atom)]
+    others = And(tuple(part for part in formula.parts if not isinstance(part, Atom)))
+    start = _Bounds(np.full(inputs, -np.inf), np.full(inputs, np.inf))
+    outside = start.tightened(shared)
+    cases: dict[bytes, tuple[_Bounds, list[tuple[Inequality, ...]]]] = {}
+    for conjunction in others.conjunctions():
+        bounds = start.copied()
+        rest = (*outside, *bounds.tightened(conjunction))
+        if bounds.is_empty:
+            continue
+        cases.setdefault(bounds.key, (bounds, []))[1].append(rest)
+    parts = []
+    for bounds, clauses in cases.values():
+        stated = Or(tuple(And(clause) for clause in clauses))
+        parts.append((bounds.box(name), _Stated(stated, outputs)))
+    return Property.of_unsafe(parts)
+
+
+@dataclass(frozen=True)
+class _Stated(Unsafe):
+    """What a file states, of so many outputs."""
+
+    stated: Formula
+    outputs: int
+
+    def formula(self, inputs: int, outputs: int) -> Formula:
+        if outputs != self.outputs:
+            raise ArgumentError(
+                f"the property speaks of {self.outputs} outputs, and the model has {outputs}"
+            )
+        return self.stated
+
+    def said(self, region: Region) -> str:
+        return f"for no x in {region}: {self.stated}"
+
+
+class _Bounds:
+    """Bounds of the inputs: lower and upper, (inputs,) each."""
+
+    def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        self.lower = lower
+        self.upper = upper
+
+    def copied(self) -> _Bounds:
+        return _Bounds(self.lower.copy(), self.upper.copy())
+
+    def tightened(self, conjunction: Sequence[Atom]) -> list[Inequality]:
+        """Tighten the bounds by the inequalities that bound a single input; returns what these do
+        not say, or not exactly: strict ones, and those that had to be divided."""
+        rest = []
+        for one in conjunction:
+            if isinstance(one, InputBounds):
+                np.minimum.at(self.upper, one.index[one.upper], one.end[one.upper])
+                np.maximum.at(self.lower, one.index[~one.upper], one.end[~one.upper])
+                continue
+            linear = one.linear
+            if linear.outputs or len(linear.inputs) != 1:
+                rest.append(one)
+                continue
+            ((index, coefficient),) = linear.inputs.items()
+            exact = abs(coefficient) == 1
+            if coefficient > 0:
+                end = _divided(linear.constant, coefficient, math.inf)
+                self.upper[index] = min(self.upper[index], end)
+            elif coefficient < 0:
+                end = _divided(linear.constant, coefficient, -math.inf)
+                self.lower[index] = max(self.lower[index], end)
+            if one.strict or not exact:
+                rest.append(one)
+        return rest
+
+    @property
+    def is_empty(self) -> bool:
+        return bool((self.lower > self.upper).any())
+
+    @property
+    def key(self) -> bytes:
+        return self.lower.tobytes() + self.upper.tobytes()
+
+    def box(self, name: Name) -> Box:
+        """The box (1, inputs); every input must be bounded."""
+        for side, end in (("lower", self.lower), ("upper", self.upper)):
+            if not np.isfinite(end).all():
+                index = int(np.flatnonzero(~np.isfinite(end))[0])
+                raise ArgumentError(f"{name(index)} has no {side} bound")
+        return Box(torch.from_numpy(self.lower)[None], torch.from_numpy(self.upper)[None])
+
+
+def _divided(constant: float, coefficient: float, outward: float) -> float:
+    """-constant / coefficient, rounded outward where it is rounded at all."""
+    end = -constant / coefficient
+    if abs(coefficient) == 1:
+        return end
+    return math.nextafter(end, outward)

@@ -1,0 +1,281 @@
+"""``bl.verify``: what is done in which order, until the time is up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from boundlab.attacks import Attack, attack
+from boundlab.attacks.attack import has_one_sample
+from boundlab.attacks.descent import pulled_inside
+from boundlab.attacks.targets import Model, Target
+from boundlab.capture.torch_export import Function
+from boundlab.errors import ArgumentError
+from boundlab.net import Net
+from boundlab.specs.property import Property
+from boundlab.verify.bound import Bounder
+from boundlab.verify.exact import ExactSearch
+from boundlab.verify.inputs import InputSplitting
+from boundlab.verify.neurons import NeuronSplitting
+from boundlab.verify.query import Query
+from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
+
+TIMEOUT = 60.0
+ATTACK_SECONDS, ATTACK_SHARE = 0.5, 0.2
+"""How long the first attack may take, and later ones, as a share of what was spent between."""
+SLICE = 4.0
+"""Seconds of branch and bound before the next attack, and twice as many then."""
+SOLVER_SHARE = 0.5
+"""Share of the time that is left that a solver may take."""
+FEW_INPUTS = 20
+"""Inputs that move up to which they are split first; neurons if there are more."""
+MANY_INPUTS = 200
+"""Inputs that move above which they are not split at all."""
+CANDIDATES = 5
+"""Points of a round that are replayed."""
+
+
+def verify(model: Model, prop: Property, timeout: float = TIMEOUT) -> Verdict:
+    """Decide whether a property holds.
+
+    model: a module, callable or net of one input. timeout: seconds, after which the answer is
+    "unknown" with what is known so far.
+    """
+    if not isinstance(prop, Property):
+        raise ArgumentError(
+            f"verify takes a property, as of bl.robust or bl.load_vnnlib, not {type(prop).__name__}"
+        )
+    if not timeout > 0:
+        raise ArgumentError(f"timeout must be a positive number of seconds, not {timeout}")
+    search = Portfolio(model, prop, time.monotonic() + timeout)
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        search.interrupted = True
+    return search.verdict()
+
+
+class Portfolio:
+    """The stages of one verification, and what they have found."""
+
+    def __init__(self, model: Model, prop: Property, deadline: float) -> None:
+        self.begun = time.monotonic()
+        self.deadline = deadline
+        self.prop = prop
+        self.model = as_module(model)
+        self.stages: list[Stage] = []
+        self.found: Attack | None = None
+        self.proved = False
+        self.interrupted = False
+        self.bound = -math.inf
+        self.domains = 0
+        self.attacks = 0
+        self.attack_seconds = ATTACK_SECONDS
+        self.slice = SLICE
+        self.neurons: NeuronSplitting | None = None
+        self.exact: ExactSearch | None = None
+        self.doubted = False
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self.proved or self.found is not None or self.seconds_left <= 0
+
+    def verdict(self) -> Verdict:
+        status = UNKNOWN
+        if self.found is not None:
+            status = VIOLATED
+        elif self.proved:
+            status = HOLDS
+        seconds = time.monotonic() - self.begun
+        stages = tuple(self.stages)
+        return Verdict(status, self.found, self.bound, stages, self.domains, seconds)
+
+    def run(self) -> None:
+        if not self.is_about_something():
+            self.proved, self.bound = True, math.inf  # nothing satisfies the unsafe set
+            return
+        self.stage("attack", self.attack)
+        if not self.is_over:
+            self.stage("bounds", self.bounds)
+            self.believe()
+        if not self.is_over:
+            self.branch_and_bound()
+
+    @torch.no_grad()
+    def is_about_something(self) -> bool:
+        """Whether the unsafe set has a clause."""
+        if not self.prop.regions:
+            return False
+        centre = self.prop.regions[0].centre
+        alone = not has_one_sample(centre)
+        if alone:
+            centre = centre.unsqueeze(0)
+        outputs = Target(self.model, centre, alone)(centre).shape[1]
+        return any(case.clauses for case in self.prop.cases(outputs))
+
+    def believe(self) -> None:
+        """Begin anew for as long as the model rounds more than was thought."""
+        while self.doubted and not self.is_over:
+            self.stage("bounds", self.begin)
+
+    def branch_and_bound(self) -> None:
+        """Split inputs and neurons in turn, and attack between, for longer each time."""
+        ways = [("input splitting", self.split_inputs), ("neuron splitting", self.split_neurons)]
+        if self.query.movable > FEW_INPUTS:
+            ways.reverse()
+        if self.query.movable > MANY_INPUTS:
+            ways.pop()
+        while not self.is_over:
+            before = time.monotonic()
+            for name, split in ways:
+                if not self.is_over:
+                    self.stage(name, split)
+                    self.believe()
+            if not self.is_over and self.exact is None:
+                self.stage("milp", self.solve)
+                self.believe()
+            if self.neurons is not None and self.neurons.is_stuck and len(ways) == 1:
+                return
+            self.slice *= 2
+            self.attack_seconds = ATTACK_SHARE * (time.monotonic() - before)
+            if not self.is_over:
+                self.stage("attack", self.attack)
+
+    def stage(self, name: str, work: Callable[[], str]) -> None:
+        """Do some work and note what came of it; what was done before is continued. The stage that
+        was last at work stands last."""
+        start = time.monotonic()
+        outcome = work()
+        seconds = time.monotonic() - start
+        for earlier in [one for one in self.stages if one.name == name]:
+            self.stages.remove(earlier)
+            seconds += earlier.seconds
+        self.stages.append(Stage(name, seconds, outcome))
+
+    # -- stages ------------------------------------------------------------------------------------
+
+    def attack(self) -> str:
+        """Search for a counterexample by gradients, from other points each time."""
+        timeout = max(min(self.attack_seconds, self.seconds_left), 0.0)
+        found = attack(self.model, self.prop, timeout=timeout, seed=self.attacks)
+        self.attacks += 1
+        if bool(found.violated.all()):
+            self.found = found
+            return "a counterexample"
+        return f"none found, by {float(found.margin):.4g}"
+
+    def bounds(self) -> str:
+        """Bound all clauses on the whole regions."""
+        self.query = Query.of(self.model, self.prop)
+        return self.begin()
+
+    def begin(self) -> str:
+        self.doubted = False
+        self.neurons = None
+        self.exact = None
+        boxes = self.query.first_boxes()
+        self.domains += len(boxes)
+        bounder = Bounder(self.query.net, self.query.rows)
+        self.inputs = InputSplitting(bounder, boxes, self.try_points, self.deadline)
+        left = self.inputs.begin()
+        self.open_clauses = left.clause
+        self.bound = self.inputs.pool.bound
+        self.proved = self.inputs.is_proved
+        return f"{len(boxes) - len(left)} of {len(boxes)} clauses proved, bound {self.bound:.4g}"
+
+    def split_inputs(self) -> str:
+        search = self.inputs
+        search.run(self.slice)
+        self.proved = search.is_proved and self.found is None
+        self.bound = max(self.bound, search.pool.bound)
+        self.count()
+        return f"{search.counts}, {len(search.pool)} open, by {search.method}"
+
+    def split_neurons(self) -> str:
+        if self.neurons is None:
+            self.neurons = NeuronSplitting(self.query.problem(), self.deadline)
+            self.neurons.begin(self.open_clauses)
+        search = self.neurons
+        search.run(self.slice)
+        self.proved = search.is_proved and self.found is None
+        self.bound = max(self.bound, search.bound)
+        self.count()
+        return f"{search.counts}, {search.open} open"
+
+    def solve(self) -> str:
+        """Ask a solver, once, if the network is small and made of ReLUs."""
+        if self.neurons is None or self.neurons.root is None:
+            return "not tried: no bounds to begin with"
+        self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
+        if not self.exact.is_worth_it(self.open_clauses):
+            return "not tried: not a small network of ReLUs"
+        seconds = SOLVER_SHARE * self.seconds_left
+        refuted, _ = self.exact.run(self.open_clauses, seconds, self.try_points)
+        self.proved = refuted == len(self.open_clauses) and self.found is None
+        return f"{refuted} of {len(self.open_clauses)} clauses refuted"
+
+    def count(self) -> None:
+        """How many subdomains all searches have bounded."""
+        self.domains = self.inputs.counts.opened
+        if self.neurons is not None:
+            self.domains += self.neurons.counts.opened
+
+    # -- counterexamples ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def try_points(self, points: Tensor, clause: Tensor) -> bool:
+        """Whether one of some inputs (points, in), each for a clause, is a counterexample, or lets
+        bounds be doubted."""
+        target, rows = self.query.target, self.query.rows
+        points = points.reshape(-1, *self.query.shape)
+        outputs = target(points)
+        self.watch(points, outputs, clause)
+        points = points.flatten(1)
+        excess = rows.excess(points, outputs, clause)
+        near = (excess <= rows.slack[clause]).all(1).nonzero().flatten()[:CANDIDATES]
+        found = any(self.confirm(points[one], int(clause[one])) for one in near.tolist())
+        return found or self.doubted
+
+    def watch(self, points: Tensor, outputs: Tensor, clause: Tensor) -> None:
+        """Doubt all bounds, and leave more room, where the model rounds more than was thought."""
+        rows = self.query.rows
+        moved = rows.moved(self.query.rounding(points, outputs), clause)
+        if bool((moved > rows.slack[clause]).any()):
+            self.doubted = True
+            self.query = replace(self.query, rows=rows.with_more_slack(moved, clause))
+
+    def confirm(self, point: Tensor, clause: int) -> bool:
+        """Replay an input on the model itself, in the region as it was given."""
+        region = self.query.regions[int(self.query.rows.case[clause])]
+        x = point.reshape(region.centre.shape).to(region.centre)
+        x, member = pulled_inside(region, x)
+        outputs = self.query.target(x.reshape(-1, *self.query.shape))
+        if not bool(member.all()) or not bool(self.prop.violated(x, outputs).all()):
+            return False
+        excess = self.query.rows.excess(x.reshape(1, -1), outputs, torch.tensor([clause]))
+        self.found = Attack(x, outputs, torch.tensor([True]), excess.amax(1))
+        return True
+
+
+def as_module(model: Model) -> nn.Module:
+    """The module that is verified."""
+    if isinstance(model, Net):
+        source = model.source
+        return source.module() if isinstance(source, ExportedProgram) else source
+    if isinstance(model, ExportedProgram):
+        return model.module()
+    if isinstance(model, nn.Module):
+        return model
+    if callable(model):
+        return Function(model)
+    raise ArgumentError(f"verify takes a model or a net, not {type(model).__name__}")

@@ -1,0 +1,114 @@
+"""Neuron splitting and the solver, on networks whose extremes are known."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import boundlab as bl
+from boundlab.verify.exact import ExactSearch
+from boundlab.verify.neurons import NeuronSplitting
+from boundlab.verify.query import Query
+
+
+def network(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
+    return layers.double().eval()
+
+
+@torch.no_grad()
+def largest(model: nn.Module) -> float:
+    """The largest output over [-1, 1]^2, on a grid fine enough for 1e-3."""
+    side = torch.linspace(-1, 1, 801, dtype=torch.float64)
+    grid = torch.stack(torch.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    return float(model(grid).max())
+
+
+def box() -> bl.Box:
+    return bl.Box(-torch.ones(1, 2).double(), torch.ones(1, 2).double())
+
+
+def below(threshold: float) -> bl.Property:
+    return bl.Property(box(), lambda y: y[:, 0] < threshold)
+
+
+def neurons(model: nn.Module, prop: bl.Property) -> NeuronSplitting:
+    search = NeuronSplitting(Query.of(model, prop).problem(), time.monotonic() + 20)
+    search.begin(torch.arange(1))
+    search.run()
+    return search
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neuron_splitting(seed: int) -> None:
+    model = network(seed)
+    top = largest(model)
+    proved = neurons(model, below(top + 0.05))
+    assert proved.is_proved and proved.counts.add_up(0)
+    refused = neurons(model, below(top - 1e-4))
+    assert not refused.is_proved and refused.counts.add_up(refused.open)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_solver(seed: int) -> None:
+    pytest.importorskip("highspy")
+    model = network(seed)
+    top = largest(model)
+    for threshold, holds in ((top + 0.02, True), (top - 0.02, False)):
+        query = Query.of(model, below(threshold))
+        problem = query.problem()
+        with torch.no_grad():
+            state = problem.bounds(bl.BoundState(), "crown", "lower").state
+        assert state is not None
+        search = ExactSearch(query, problem, state)
+        assert search.is_worth_it(torch.arange(1))
+        shown: list[Tensor] = []
+        tried = lambda x, _, shown=shown: shown.append(x) is None
+        refuted, found = search.run(torch.arange(1), 20.0, tried)
+        assert (refuted == 1) == holds and found == (not holds)
+        if not holds:
+            assert float(model(shown[0]).detach()) >= threshold - 1e-3
+
+
+def test_what_is_no_network_of_relus_is_not_encoded() -> None:
+    pytest.importorskip("highspy")
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    query = Query.of(model, below(100.0))
+    problem = query.problem()
+    with torch.no_grad():
+        state = problem.bounds(bl.BoundState(), "crown", "lower").state
+    assert state is not None
+    assert not ExactSearch(query, problem, state).is_worth_it(torch.arange(1))
+
+
+def test_children_cover_their_parents() -> None:
+    """Every point of the box satisfies the constraints of a child, whose bound holds for it."""
+    model = network(7)
+    query = Query.of(model, below(largest(model) + 0.01))
+    search = NeuronSplitting(query.problem(), time.monotonic() + 20)
+    search.begin(torch.arange(1))
+    if not search.chunks:
+        pytest.skip("proved at once")
+    parent = search.chunks[0]
+    places, _ = search._best_splits(parent.state, 2)
+    state = parent.state
+    for level in range(places.shape[1]):
+        state = search._halved(state, places[:, level].repeat(2**level))
+    with torch.no_grad():
+        found = search.problem.bounds(state, "beta-crown", "lower")
+        points = torch.rand(400, 2).double() * 2 - 1
+        row = query.rows.excess(points, model(points), torch.zeros(400, dtype=torch.int64))
+        inner = {"linear": model[0](points), "linear_1": model[2](model[1](model[0](points)))}
+    covered = torch.zeros(400, dtype=torch.bool)
+    for child in range(len(found.lower)):
+        inside = torch.ones(400, dtype=torch.bool)
+        for name, split in state.splits.items():
+            held = split.sign[child] * (inner[name] - split.at[child]) >= 0
+            inside &= held.all(1)
+        covered |= inside
+        assert (row[inside].amin(1) >= found.lower[child].amin() - 1e-9).all()
+    assert covered.all()
