@@ -27,8 +27,9 @@ from boundlab.models import Normalise
 
 METHODS = ("ibp", "crown-ibp", "crown", "alpha-crown")
 CIFAR_HELP = "CIFAR-10 is needed: `make data` fetches it; pass its folder as --cifar"
-MEAN, STD = (0.485, 0.456, 0.406), (0.225,)
-"""The scaling that the training of some had."""
+CIFAR_SCALE = ((0.485, 0.456, 0.406), (0.225,))
+MNIST_SCALE = ((0.1307,), (0.3081,))
+"""Mean and standard deviation of the pixels that some were trained on."""
 
 
 def fully_connected(width: int) -> nn.Sequential:
@@ -50,6 +51,14 @@ def base() -> nn.Sequential:
     )
 
 
+def conv_small() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 4, stride=2), nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(800, 100), nn.ReLU(), nn.Linear(100, 10),
+    )  # fmt: skip
+
+
 def cifar_test(folder: Path | None) -> tuple[Tensor, Tensor]:
     """The test images in [0, 1], (10000, 3, 32, 32), and their labels."""
     if folder is None:
@@ -63,22 +72,34 @@ def cifar_test(folder: Path | None) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, its network, its data, the radius, and images at once for each method (fewer where
-    rows are long)."""
+    """A file, its network, its data, the radius, and how its pixels are scaled."""
 
     file: str
     make: Callable[[], nn.Module]
     data: str
     eps: float
-    normalised: bool = False
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def load(self) -> nn.Module:
+        """The network of pixels in [0, 1]."""
+        model = load_state(self.make(), self.file)
+        if self.scale is None:
+            return model
+        return nn.Sequential(Normalise(*self.scale), model).eval()
 
 
 ENTRIES = {
     "kw_mnist": Entry("kw_mnist.pth", cnn_a, "mnist", 0.1),
     "mnist_cnn_a_adv": Entry("mnist_cnn_a_adv.pth", cnn_a, "mnist", 0.3),
     "mnist_6_100_nat": Entry("mnist_6_100_nat.pth", lambda: fully_connected(100), "mnist", 0.026),
-    "cifar_cnn_a_adv": Entry("cifar_cnn_a_adv.pth", lambda: cnn_a(3, 2048), "cifar", 2 / 255, True),
-    "cifar_base_kw": Entry("cifar_base_kw.pth", base, "cifar", 2 / 255, True),
+    "mnist_6_200_nat": Entry("mnist_6_200_nat.pth", lambda: fully_connected(200), "mnist", 0.015),
+    "mnist_conv_small_nat": Entry(
+        "mnist_conv_small_nat.pth", conv_small, "mnist", 0.12, MNIST_SCALE
+    ),
+    "cifar_cnn_a_adv": Entry(
+        "cifar_cnn_a_adv.pth", lambda: cnn_a(3, 2048), "cifar", 2 / 255, CIFAR_SCALE
+    ),
+    "cifar_base_kw": Entry("cifar_base_kw.pth", base, "cifar", 2 / 255, CIFAR_SCALE),
 }
 
 
@@ -123,8 +144,7 @@ def main() -> None:
         if not chosen:
             continue
         images, labels = (part[: options.limit] for part in read[entry.data]())
-        model = load_state(entry.make(), entry.file)
-        model = nn.Sequential(Normalise(MEAN, STD), model).eval() if entry.normalised else model
+        model = entry.load()
         with torch.no_grad():
             clean = float((model(images).argmax(1) == labels).float().mean())
         for method in chosen:

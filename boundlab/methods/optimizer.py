@@ -62,7 +62,7 @@ def ascend(
     variables. length: of step i. enough: a bound that is high enough. Each bound stops for itself,
     so that no sample depends on the others of its batch.
     """
-    with torch.enable_grad():
+    with torch.set_grad_enabled(steps > 0):
         found = bound()
     best = first = found.detach()
     kept = {name: variable.value.detach().clone() for name, variable in variables.items()}

@@ -77,7 +77,7 @@ class Basis:
                     "its intervals need not hold"
                 )
         for name, value in self.others.items():
-            if not _same(value, now.others[name], self._chosen(name, origin)):
+            if not is_same(value, now.others[name], self._chosen(name, origin)):
                 raise ArgumentError(f"the input '{name}' is not the one of the state")
 
     def _chosen(self, name: str, origin: Tensor | None) -> Tensor | None:
@@ -102,7 +102,7 @@ def _sums(parameters: Sequence[Tensor]) -> tuple[float, ...]:
     return tuple(float(t.sum(dtype=torch.float64)) for t in parameters if not t.is_complex())
 
 
-def _same(old: object, new: object, origin: Tensor | None) -> bool:
+def is_same(old: object, new: object, origin: Tensor | None) -> bool:
     if not isinstance(old, Tensor) or not isinstance(new, Tensor):
         return type(old) is type(new) and bool(old == new)
     if origin is not None:
@@ -127,7 +127,7 @@ def _contains(old: Region, new: Region, origin: Tensor | None) -> bool:
     return (
         type(whole) is type(new)
         and set(first) == set(second)
-        and all(_same(first[key], second[key], None) for key in first)
+        and all(is_same(first[key], second[key], None) for key in first)
     )
 
 
@@ -204,7 +204,8 @@ class BoundState:
             empty=_at(self.empty, index),
         )
 
-    def _empty(self) -> Tensor:
+    def known_empty(self) -> Tensor:
+        """(samples,): where it is known that nothing meets the constraints."""
         if self.empty is None:
             return torch.zeros(self.samples or 0, dtype=torch.bool)
         return self.empty.cpu()
@@ -239,12 +240,12 @@ class BoundState:
         for key, stack in stacks.items():
             found[key] = {}
             for name, tensor in stack.items():
-                lead = self._lead(name, tensor)
+                lead = self.lead_of(name, tensor)
                 if lead is not None:  # else begin anew
                     found[key][name] = self._pick(name, tensor, index, lead)
         return found
 
-    def _lead(self, name: str, tensor: Tensor) -> int | None:
+    def lead_of(self, name: str, tensor: Tensor) -> int | None:
         """How many dimensions a stack of numbers has before those of the node; None if it has
         others, as those of products, or one row for each sample of a weight, or if nothing is known
         of the node."""
@@ -304,52 +305,34 @@ class BoundState:
         new = Split(with_new(old.sign, signs), with_new(old.at, points))
         return replace(self, splits={**self.splits, name: new})
 
-    def _with_splits_of(self, states: Sequence[BoundState]) -> BoundState:
-        """The state with splits, perhaps of no element, of all nodes that others split."""
-        found = dict(self.splits)
-        for state in states:
-            for name in state.splits:
-                if name not in found:
-                    found[name] = Split.nowhere(self.intervals[name])
-        return replace(self, splits=found)
+    def to(self, dtype: torch.dtype) -> BoundState:
+        """The state in another precision; its intervals are rounded, and need not hold then."""
+        cast = lambda stacks: {
+            key: {name: tensor.to(dtype) for name, tensor in stack.items()}
+            for key, stack in stacks.items()
+        }
+        intervals = {
+            name: Interval(x.lower.to(dtype), x.upper.to(dtype))
+            for name, x in self.intervals.items()
+        }
+        splits = {
+            name: Split(split.sign.to(dtype), split.at.to(dtype))
+            for name, split in self.splits.items()
+        }
+        return replace(
+            self,
+            intervals=intervals,
+            splits=splits,
+            alphas=cast(self.alphas),
+            betas=cast(self.betas),
+        )
 
     @staticmethod
     def join(states: Sequence[BoundState]) -> BoundState:
         """The states of parts of one question as one, in this order."""
-        if not states:
-            raise ArgumentError("give at least one state to join")
-        if len(states) == 1:
-            return states[0]
-        parts = [state._with_splits_of(states) for state in states]
-        _check_joinable(parts)
-        first = parts[0]
-        common = [name for name in first.intervals if all(name in p.intervals for p in parts)]
-        intervals = {name: _hull(parts, name) for name in common}
-        splits = {}
-        for name in first.splits:
-            sign = _joined(parts, name, [part.splits[name].sign for part in parts])
-            at = _joined(parts, name, [part.splits[name].at for part in parts])
-            splits[name] = Split(sign, at)
-        return replace(
-            first,
-            samples=sum(part.samples or 0 for part in parts),
-            intervals=intervals,
-            splits=splits,
-            alphas=_stacked(parts, [part.alphas for part in parts]),
-            betas=_stacked(parts, [part.betas for part in parts]),
-            origin=_one_behind_the_other([part.origin for part in parts]),
-            empty=torch.cat([part._empty() for part in parts]),
-        )
+        from boundlab.methods.joining import join  # which needs states itself
 
-
-def _hull(parts: Sequence[BoundState], name: str) -> Interval:
-    """The intervals of a node of all parts. Those of a node that all samples share were found under
-    the constraints of each part: what holds for all of them is the hull."""
-    lower = [part.intervals[name].lower for part in parts]
-    upper = [part.intervals[name].upper for part in parts]
-    if not parts[0].layout(name).batched:
-        return Interval(torch.stack(lower).amin(0), torch.stack(upper).amax(0))
-    return Interval(_joined(parts, name, lower), _joined(parts, name, upper))
+        return join(states)
 
 
 def _are_below(end: int, numbers: Tensor) -> bool:
@@ -363,49 +346,3 @@ def _at(tensor: Tensor | None, index: Tensor) -> Tensor | None:
     if tensor is None:
         return None
     return tensor[index.to(tensor.device)]
-
-
-def _one_behind_the_other(tensors: Sequence[Tensor | None]) -> Tensor | None:
-    """None if one is missing."""
-    known = [tensor for tensor in tensors if tensor is not None]
-    if len(known) < len(tensors):
-        return None
-    return torch.cat(known)
-
-
-def _check_joinable(parts: Sequence[BoundState]) -> None:
-    """Refuse states of different questions, or that differ in what has no samples."""
-    first = parts[0]
-    if any(part.basis is not first.basis for part in parts):
-        raise ArgumentError("states of different questions cannot be joined")
-    if not any(layout.batched for layout in first.layouts.values()):
-        raise ArgumentError("a model without a batch has one sample: ask for each state alone")
-    for name, split in first.splits.items():
-        others = [part.splits[name] for part in parts[1:]]
-        same = all(_same(split.sign, o.sign, None) and _same(split.at, o.at, None) for o in others)
-        if not first.layout(name).batched and not same:
-            raise ArgumentError(f"node {name} has no batch: its split must be the same in all")
-
-
-def _joined(
-    parts: Sequence[BoundState], name: str, tensors: Sequence[Tensor], lead: int = 0
-) -> Tensor:
-    return parts[0].layout(name).join(tensors, [part.samples or 0 for part in parts], lead)
-
-
-def _stacked(
-    parts: Sequence[BoundState], stacks: Sequence[Mapping[str, Alphas]]
-) -> dict[str, dict[str, Tensor]]:
-    """The alphas or betas of all parts, of the nodes where all have them."""
-    found: dict[str, dict[str, Tensor]] = {}
-    for key, stack in stacks[0].items():
-        found[key] = {}
-        for name in stack:
-            if not all(name in other.get(key, {}) for other in stacks):
-                continue
-            tensors = [other[key][name] for other in stacks]
-            leads = {part._lead(name, t) for part, t in zip(parts, tensors, strict=True)}
-            lead = leads.pop()
-            if lead is not None and not leads:
-                found[key][name] = _joined(parts, name, tensors, lead)
-    return found

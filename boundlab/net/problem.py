@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from boundlab.methods.run import Answer, run
 from boundlab.methods.state import BoundState
 from boundlab.net.questions import Options
 from boundlab.regions import Region
+from boundlab.regions.base import with_tensors
 from boundlab.results import Bounds
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ class Problem:
         else:
             found = self.net.drop_samples(spec_bounds(answer, target, self._spec_of(given), sides))
         return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
+
+    def to(self, dtype: torch.dtype) -> Problem:
+        """The same question in another precision, for what need not hold, such as slopes; its
+        states are those of this problem, in that precision."""
+        cast = lambda value: value.to(dtype) if _is_floating(value) else value
+        values = {name: cast(value) for name, value in self.values.items()}
+        regions = {name: with_tensors(region, cast) for name, region in self.regions.items()}
+        spec = cast(self.spec)
+        return replace(self, values=values, regions=regions, spec=spec, _constants={})
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -144,3 +154,7 @@ class Problem:
         graph, values = answer.analysis.graph, answer.analysis.values
         changing = graph.dependents({*graph.inputs, *self.regions}, frozenset())
         self._constants = {name: value for name, value in values.items() if name not in changing}
+
+
+def _is_floating(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from boundlab.errors import MemoryLimit, TimeLimit
+from boundlab.errors import BoundlabError, MemoryLimit, TimeLimit
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.deadline import until
 from boundlab.methods.method import Method
@@ -30,20 +30,28 @@ from boundlab.net.problem import Problem
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import aten
 from boundlab.verify.counts import Counts
+from boundlab.verify.query import Query
 
 SCORING = Method("scoring", "interval", "backward")
+BETA_CROWN = Method("beta-crown", "interval", "backward", optimize=True)
 KINKS = {aten.relu.default, aten.leaky_relu.default, aten.abs.default, aten.threshold.default}
 """Operators that are split at 0: they are linear on either side of it."""
-ROOT_STEPS, STEPS = 30, 10
+ROOT_STEPS, STEPS = 30, 7
 """Steps of the ascent for the first domains, and for children."""
+ROOT_SHARE = 0.3
+"""Share of the time that is left that alpha-crown may take for the intervals of all nodes."""
 SMALLEST, LARGEST = 4, 512
 ROUND_SECONDS = 1.0
 """How long bounding a batch should take."""
 MEMORY = 4 << 30
 """Bytes that open domains may take."""
-ASIDE = 1e-9
+ASIDE = 1e-5
 """Share of an interval by which its ends are moved inward when scores are computed: where
 interval arithmetic gives the same end, the gradient would go there."""
+
+
+Question = tuple[BoundState, Method, str, Alpha]
+"""The arguments of :meth:`Problem.bounds`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +79,13 @@ class Domains:
 
 
 class NeuronSplitting:
-    """The search over constraints on neurons. problem: the rows of every clause, as samples."""
+    """The search over constraints on neurons. Its problem has the rows of every clause, as
+    samples."""
 
-    def __init__(self, problem: Problem, deadline: float) -> None:
-        self.problem = problem
+    def __init__(self, query: Query, deadline: float) -> None:
+        self.query = query
+        self.problem = query.problem()
+        self.coarse: Problem | None = self.problem.to(torch.float32)
         self.deadline = deadline
         self.chunks: list[Domains] = []
         self.counts = Counts()
@@ -82,7 +93,7 @@ class NeuronSplitting:
         self.stuck = 0
         self.root: BoundState | None = None
         self.stuck_bound = math.inf
-        self.readers = _split_nodes(problem)
+        self.readers = _split_nodes(self.problem)
 
     @property
     def open(self) -> int:
@@ -112,18 +123,36 @@ class NeuronSplitting:
 
     @torch.no_grad()
     def begin(self, chosen: Tensor) -> None:
-        """Bound some clauses (numbers) by crown, and then with optimised slopes; they stay open if
-        the time is not enough for that."""
+        """Bound some clauses (numbers) with optimised slopes; they stay open if the time is not
+        enough for that."""
         self.counts.opened += len(chosen)
         try:
             with until(self.deadline):
-                found = self.problem.bounds(BoundState(), "crown", "lower")
-                assert found.state is not None
-                self.root = found.state
-                self._bound(found.state.take(chosen), ROOT_STEPS)
+                cases = self._bounded_cases(chosen)
+                clauses = cases.take(self.query.rows.case)
+                basis = self.problem.begun.basis
+                origin = torch.arange(len(self.query.rows))
+                self.root = replace(clauses, alphas={}, betas={}, origin=origin, basis=basis)
+                self._bound(self.root.take(chosen), ROOT_STEPS)
         except TimeLimit:
             self.stuck += len(chosen)
             self.stuck_bound = -math.inf
+
+    def _bounded_cases(self, chosen: Tensor) -> BoundState:
+        """Intervals of all nodes over the boxes of all cases, which all clauses of a case share: by
+        alpha-crown, or by crown if that takes too long."""
+        problem = self.query.case_problem(chosen)
+        found = problem.bounds(None, "crown", "lower").state
+        left = self.deadline - time.monotonic()
+        alpha = Alpha(iterations=ROOT_STEPS, stop_when=0.0)
+        try:
+            with until(time.monotonic() + ROOT_SHARE * left):
+                found = problem.bounds(None, "alpha-crown", "lower", alpha).state
+        except (TimeLimit, MemoryLimit):
+            if time.monotonic() > self.deadline:
+                raise
+        assert found is not None
+        return found
 
     def run(self, seconds: float = math.inf) -> None:
         """Search until all is decided, or for some seconds."""
@@ -187,8 +216,7 @@ class NeuronSplitting:
 
     def _bound(self, state: BoundState, steps: int) -> None:
         """Bound domains, count those that are decided, keep the others."""
-        alpha = Alpha(iterations=steps, stop_when=0.0)
-        found = self.problem.bounds(state, "beta-crown", "lower", alpha)
+        found = self.problem.bounds(*self._climbed(state, steps))
         assert found.state is not None
         values = torch.where(found.lower.isfinite(), found.lower, -torch.inf).amax(1)
         proved = values > 0
@@ -200,6 +228,24 @@ class NeuronSplitting:
         left = ~(proved | empty)
         if bool(left.any()):
             self.chunks.append(Domains(found.state.take(left), values[left]))
+
+    def _climbed(self, state: BoundState, steps: int) -> Question:
+        """Optimise slopes and multipliers, in single precision: any that are in range are valid, so
+        only the bound that they give needs more. What is left to be asked then."""
+        climbing = Alpha(iterations=steps, stop_when=0.0)
+        if self.coarse is not None:
+            try:
+                given = state.to(torch.float32)
+                found = self.coarse.bounds(given, BETA_CROWN, "lower", climbing).state
+                assert found is not None
+                found = found.to(torch.float64)
+                state = replace(state, alphas=found.alphas, betas=found.betas)
+                return state, BETA_CROWN, "lower", Alpha(iterations=0)
+            except (TypeError, RuntimeError) as error:
+                if isinstance(error, BoundlabError):
+                    raise
+                self.coarse = None  # its graph has double precision written into it
+        return state, BETA_CROWN, "lower", climbing
 
     # -- branching -----------------------------------------------------------------------------
 
@@ -215,9 +261,11 @@ class NeuronSplitting:
     def _scores(self, state: BoundState) -> list[Tensor]:
         """How much a split of each element raises the lower of the two bounds, and a little of the
         higher: (domains, elements) for each node."""
+        coarse = self.coarse or self.problem
+        state = state.to(torch.float32 if self.coarse is not None else torch.float64)
         inner = {name: _moved_inward(x) for name, x in state.intervals.items()}
         with torch.enable_grad():
-            found = self.problem.bounds(replace(state, intervals=inner), SCORING, "lower")
+            found = coarse.bounds(replace(state, intervals=inner), SCORING, "lower")
             total = found.lower.amax(1).sum()
             ends = [end for name in self.readers for end in (inner[name].lower, inner[name].upper)]
             slopes: Sequence[Tensor | None] = [None] * len(ends)

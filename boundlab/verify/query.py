@@ -162,13 +162,33 @@ class Query:
         box = Box(boxes.lower.reshape(-1, *self.shape), boxes.upper.reshape(-1, *self.shape))
         return self.net.problem(box, spec=self.rows.spec())
 
+    def case_problem(self, clauses: Tensor) -> Problem:
+        """The rows of some clauses (numbers) over the boxes of the cases, each of which is one
+        sample: what is found of its nodes holds for all its clauses."""
+        own = [clauses[self.rows.case[clauses] == case] for case in range(len(self.boxes))]
+        most = max(map(len, own))
+        spec = self.rows.spec()
+        parts = [_filled_up(spec[one].flatten(0, 1), most * spec.shape[1]) for one in own]
+        lower, upper = (torch.stack(ends) for ends in self._ends())
+        box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
+        return self.net.problem(box, spec=torch.stack(parts))
+
+    def _ends(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The ends (in,) of the boxes of all cases."""
+        lower = [box.lower.reshape(-1) for box in self.boxes]
+        return lower, [box.upper.reshape(-1) for box in self.boxes]
+
     def first_boxes(self) -> Boxes:
         """A box for each clause."""
-        lower = torch.stack([box.lower.reshape(-1) for box in self.boxes])[self.rows.case]
-        upper = torch.stack([box.upper.reshape(-1) for box in self.boxes])[self.rows.case]
+        lower, upper = (torch.stack(ends)[self.rows.case] for ends in self._ends())
         clause = torch.arange(len(self.rows))
         bound = torch.full((len(clause),), -torch.inf, dtype=torch.float64)
         return Boxes(lower, upper, clause, bound, upper - lower, torch.zeros_like(bound))
+
+
+def _filled_up(rows: Tensor, count: int) -> Tensor:
+    """Rows (any number, columns) with zeros behind them until there are so many."""
+    return torch.cat([rows, rows.new_zeros(count - len(rows), rows.shape[1])])
 
 
 def covering(region: Region, dtype: torch.dtype) -> Box:

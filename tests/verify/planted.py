@@ -270,7 +270,7 @@ def by_inputs(one: Planted, seconds: float, method: str | None, clips: bool) -> 
 
 def by_neurons(one: Planted, seconds: float) -> str:
     query = Query.of(one.model, one.prop)
-    search = NeuronSplitting(query.problem(), time.monotonic() + seconds)
+    search = NeuronSplitting(query, time.monotonic() + seconds)
     search.begin(torch.arange(len(query.rows)))
     search.run()
     assert search.counts.add_up(search.open), search.counts

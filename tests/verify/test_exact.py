@@ -37,7 +37,7 @@ def below(threshold: float) -> bl.Property:
 
 
 def neurons(model: nn.Module, prop: bl.Property) -> NeuronSplitting:
-    search = NeuronSplitting(Query.of(model, prop).problem(), time.monotonic() + 20)
+    search = NeuronSplitting(Query.of(model, prop), time.monotonic() + 20)
     search.begin(torch.arange(1))
     search.run()
     return search
@@ -89,7 +89,7 @@ def test_children_cover_their_parents() -> None:
     """Every point of the box satisfies the constraints of a child, whose bound holds for it."""
     model = network(7)
     query = Query.of(model, below(largest(model) + 0.01))
-    search = NeuronSplitting(query.problem(), time.monotonic() + 20)
+    search = NeuronSplitting(query, time.monotonic() + 20)
     search.begin(torch.arange(1))
     if not search.chunks:
         pytest.skip("proved at once")

@@ -95,7 +95,7 @@ def test_children_of_neurons_cover_their_parents(seed: int) -> None:
         y = model(x)[:, 0]
     threshold = float(y.quantile(0.97))
     query = Query.of(model, bl.Property(box, lambda z: z[:, 0] < threshold))
-    found = NeuronSplitting(query.problem(), time.monotonic() + 20)
+    found = NeuronSplitting(query, time.monotonic() + 20)
     found.begin(torch.arange(1))
     chunks = list(found.chunks)
     for _ in range(4):
@@ -172,7 +172,7 @@ def test_steps_have_no_slopes_to_choose_splits_by() -> None:
             return (x.sum(1, keepdim=True) > 2.9).to(x.dtype)
 
     query = Query.of(Step(), bl.Property(UNIT, lambda y: y[:, 0] < 0.5))
-    found = NeuronSplitting(query.problem(), time.monotonic() + 2)
+    found = NeuronSplitting(query, time.monotonic() + 2)
     found.begin(torch.arange(1))
     found.run()
     assert not found.is_proved and found.counts.add_up(found.open)
