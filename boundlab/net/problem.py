@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Problem:
-    """Bounds of the output, or of ``spec @ output``, over regions, for a model with one output.
+    """Bounds of the output, or of ``spec @ output``, over regions, for a model with one output; or
+    of a node inside (``target``), by its name in the graph.
 
     Made by ``net.problem(region, spec=...)``. The samples of a state are subdomains of those of the
     problem (``state.origin``): any number of them, in any order.
@@ -39,6 +40,7 @@ class Problem:
     begun: BoundState
     spec: Tensor | None = None
     memory: int | str | None = None
+    target: str | None = None
     _constants: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -72,7 +74,7 @@ class Problem:
         given = self._checked(state)
         options = Options(method, slopes=slopes, alpha=alpha, memory=self.memory)
         answer = self._run(given, options)
-        target = self.net.only_output("a problem")
+        target = self.target or self.net.only_output("a problem")
         if self.spec is None:
             found = output_bounds(answer, target, sides)
         else:
@@ -112,7 +114,8 @@ class Problem:
     @undisturbed()
     def _run(self, given: BoundState, options: Options) -> Answer:
         values, regions = self._of_domains(given)
-        answer = run(self.net.questions.query(values, regions, options, given))
+        query = self.net.questions.query(values, regions, options, given, target=self.target)
+        answer = run(query)
         self._remember(answer)
         return answer
 

@@ -57,8 +57,10 @@ class Questions:
         options: Options,
         state: BoundState | None = None,
         bound_all: bool = False,
+        target: str | None = None,
     ) -> Query:
-        """What the methods are asked, from values and regions that are read."""
+        """What the methods are asked, from values and regions that are read. target: a node that is
+        asked for instead of the outputs."""
         method = find_method(options.method)
         given, line = state or BoundState(), "adaptive"
         if isinstance(options.slopes, str):
@@ -68,7 +70,7 @@ class Questions:
             given = replace(given, alphas=options.slopes)
         _check_alpha(method, options)
         known = self.reader.known(options.known or {})
-        plan = self.plan(regions, False, tuple(known))
+        plan = self.plan(regions, False, tuple(known), target)
         self._check_mixing(plan)
         return Query(
             self.plan(regions, bound_all=True) if bound_all else plan,
@@ -84,15 +86,22 @@ class Questions:
         )
 
     def plan(
-        self, regions: Mapping[str, Region], bound_all: bool = False, kept: tuple[str, ...] = ()
+        self,
+        regions: Mapping[str, Region],
+        bound_all: bool = False,
+        kept: tuple[str, ...] = (),
+        target: str | None = None,
     ) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since.
-        kept: nodes that may not be folded."""
+        kept: nodes that may not be folded. target: a node that is asked for instead of the
+        outputs."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
         balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
-        key = tuple(regions), boxes, balls, bound_all, kept, generation()
+        key = tuple(regions), boxes, balls, bound_all, kept, target, generation()
         if key not in self._plans:
             graph, targets = self.captured.graph, self.captured.targets
+            if target is not None:
+                targets = (target,)
             self._plans[key] = Plan(graph, tuple(regions), boxes, balls, targets, bound_all, kept)
         return self._plans[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,9 @@ from boundlab.net.questions import Options
 from boundlab.regions import Box
 from boundlab.verify.clip import least
 from boundlab.verify.query import Rows
+
+CASES = 16
+"""Cases that are bounded at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,11 @@ class Lines:
     def take(self, chosen: Tensor) -> Lines:
         return Lines(self.a[chosen], self.b[chosen])
 
+    def apart(self, count: int) -> Lines:
+        """The rows of each domain as those of ``count`` domains: (count * domains, fewer rows)."""
+        rows = self.b.shape[1] // count
+        return Lines(self.a.reshape(-1, rows, self.a.shape[2]), self.b.reshape(-1, rows))
+
     def minimiser(self, row: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """Where one row (domains,) of each is least: (domains, in)."""
         slope = self.a[torch.arange(len(row)), row]
@@ -45,14 +54,40 @@ class Bounder:
     def __init__(self, net: Net, rows: Rows) -> None:
         self.net = net
         self.spec = rows.spec()
+        self.case = rows.case
         shape, _, _ = net.graph.examples[net.graph.inputs[0]]
         self.shape = tuple(shape[1:])
         self.target = net.only_output("verify")
 
-    @torch.no_grad()
     def lines(self, lower: Tensor, upper: Tensor, clause: Tensor, method: str) -> Lines:
         """Lines below the rows of clauses (domains,) over boxes (domains, in)."""
+        return self._lines(lower, upper, self.spec[clause], method)
+
+    def lines_of_cases(
+        self, lower: Tensor, upper: Tensor, clause: Tensor, method: str
+    ) -> Iterator[tuple[Tensor, Lines]]:
+        """The same where the boxes of a case are almost one: its nodes are bounded once, over a box
+        around them. Some domains (numbers) at a time, with their lines."""
+        own = [(self.case[clause] == case).nonzero().flatten() for case in self.case.unique()]
+        own = [members for members in own if len(members)]
+        for first in range(0, len(own), CASES):
+            part = own[first : first + CASES]
+            most = max(map(len, part))
+            padded = torch.stack([_repeated(members, most) for members in part])  # (cases, most)
+            spec = self.spec[clause[padded]].flatten(1, 2)
+            found = self._lines(lower[padded].amin(1), upper[padded].amax(1), spec, method)
+            held = torch.arange(most) < torch.tensor([[len(members)] for members in part])
+            yield padded[held], found.apart(most).take(held.flatten())
+
+    @torch.no_grad()
+    def _lines(self, lower: Tensor, upper: Tensor, spec: Tensor, method: str) -> Lines:
+        """Lines below spec (domains, rows, columns) over boxes (domains, in)."""
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
         answer = self.net.ask((box,), {}, Options(find_method(method)))
-        a, b = lower_lines(answer.analysis, self.target, self.spec[clause])
+        a, b = lower_lines(answer.analysis, self.target, spec)
         return Lines(a.flatten(2), b)
+
+
+def _repeated(members: Tensor, count: int) -> Tensor:
+    """Members with the first one repeated until there are so many."""
+    return torch.cat([members, members[:1].expand(count - len(members))])

@@ -1,69 +1,65 @@
-"""The clauses that are open, one after the other, as mixed-integer programs."""
+"""Domains decided by a solver, as mixed-integer programs; as linear ones where no sign of a ReLU is
+open."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
-from boundlab.verify.milp import Box, Encoding, encode, import_highspy, solve
+from boundlab.verify.branch import of_domains, per_domain
+from boundlab.verify.milp import Box, Encoding, Entering, encode, import_highspy, solve
 from boundlab.verify.pool import Boxes
 from boundlab.verify.query import Query
 
 MOST_OPEN = 600
 """ReLUs of open sign up to which a program is tried."""
 
-Try = Callable[[Tensor, Tensor], bool]
-
 
 class ExactSearch:
-    """Decides clauses by a solver. state: intervals of all nodes, a sample for each clause."""
+    """Decides the domains of neuron splitting, if the network is made of ReLUs, is small, and the
+    solver is installed."""
 
-    def __init__(self, query: Query, problem: Problem, state: BoundState) -> None:
+    def __init__(self, query: Query, problem: Problem) -> None:
         self.boxes: Boxes = query.first_boxes()
         self.spec = query.rows.spec()
-        self.state = state
         plan = problem.net.questions.plan(problem.regions)
         self.encoding: Encoding | None = None
         if import_highspy() is not None and len(plan.sources) == 1:
             self.encoding = encode(plan, query.shape, problem.constants)
 
-    def unstable(self, clause: int) -> int:
-        """How many ReLUs have an open sign."""
+    def can(self, state: BoundState) -> bool:
+        """Whether all domains of a state are small enough to be tried."""
         if self.encoding is None:
-            return MOST_OPEN + 1
-        ends = [self._ends(layer.source, clause) for layer in self.encoding.layers]
-        return sum(int(((low < 0) & (up > 0)).sum()) for low, up in ends)
+            return False
+        counts = torch.zeros(state.samples or 0, dtype=torch.int64)
+        for layer in self.encoding.layers:
+            x = per_domain(state, layer.source)
+            counts += ((x.lower < 0) & (x.upper > 0)).sum(1)
+        return int(counts.max()) <= MOST_OPEN
 
-    def _ends(self, node: str, clause: int) -> tuple[Tensor, Tensor]:
-        x = self.state.intervals[node]
-        return x.lower[clause].flatten(), x.upper[clause].flatten()
+    def decide(self, state: BoundState, domain: int, seconds: float) -> tuple[bool, Tensor | None]:
+        """Whether a domain has no input at which all rows of its clause hold; or one (in,) that
+        the solver takes for such an input."""
+        assert self.encoding is not None and state.origin is not None
+        clause = int(state.origin[domain])
+        box = Box(
+            self.boxes.lower[clause].numpy(),
+            self.boxes.upper[clause].numpy(),
+            tuple(_entering(state, layer.source, domain) for layer in self.encoding.layers),
+        )
+        found, point = solve(self.encoding, box, self.spec[clause].numpy(), seconds)
+        if point is None:
+            return found == "infeasible", None
+        return False, torch.from_numpy(point)
 
-    def is_worth_it(self, clauses: Tensor) -> bool:
-        counts = [self.unstable(one) for one in clauses.tolist()]
-        return max(counts, default=0) <= MOST_OPEN
 
-    def run(self, clauses: Tensor, seconds: float, try_points: Try) -> tuple[int, bool]:
-        """How many of some clauses are refuted, and whether a counterexample was found."""
-        assert self.encoding is not None
-        end = time.monotonic() + seconds
-        refuted = 0
-        for clause in clauses.tolist():
-            ends = [self._ends(layer.source, clause) for layer in self.encoding.layers]
-            box = Box(
-                self.boxes.lower[clause].numpy(),
-                self.boxes.upper[clause].numpy(),
-                tuple((low.numpy(), up.numpy()) for low, up in ends),
-            )
-            left = end - time.monotonic()
-            found, point = solve(self.encoding, box, self.spec[clause].numpy(), left)
-            refuted += found == "infeasible"
-            if point is not None:
-                x = torch.from_numpy(point).unsqueeze(0)
-                if try_points(x, torch.tensor([clause])):
-                    return refuted, True
-        return refuted, False
+def _entering(state: BoundState, node: str, domain: int) -> Entering:
+    """What is known of a node in one domain."""
+    x = per_domain(state, node)
+    lower, upper = x.lower[domain], x.upper[domain]
+    split = torch.zeros_like(lower, dtype=torch.bool)
+    if node in state.splits:
+        split = of_domains(state, node, state.splits[node].sign)[domain] != 0
+    return Entering(lower.numpy(), upper.numpy(), split.numpy())

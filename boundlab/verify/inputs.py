@@ -99,9 +99,8 @@ class InputSplitting:
             self.method = method
             try:
                 with until(time.monotonic() + METHODS[method] * left):
-                    parts = torch.arange(len(boxes)).split(SMALLEST)
-                    found = [self._bounded(boxes.take(part)) for part in parts]
-                self.pool.put(Boxes.join(found))
+                    found = self._bounded_cases(boxes)
+                self.pool.put(found)
                 usable.append(method)
             except (TimeLimit, MemoryLimit, UnsupportedOperator):
                 self.counts = before
@@ -124,6 +123,11 @@ class InputSplitting:
                 self.next_race = 2 * self.rounds + AGAIN
             else:
                 self.round()
+
+    def refute(self, clause: int) -> None:
+        """Another search has shown that a clause has no counterexample: its open boxes count as
+        proved."""
+        self.counts.proved += self.pool.drop(clause)
 
     def round(self) -> None:
         """Split the worst boxes and bound what they are split into."""
@@ -182,9 +186,22 @@ class InputSplitting:
         self.counts.follow(best.counts, len(boxes))
         self.pool.put(best.pool.boxes)
 
+    def _bounded_cases(self, boxes: Boxes) -> Boxes:
+        """What is left of the first boxes, of which clauses of a case have about the same."""
+        ends = boxes.lower, boxes.upper, boxes.clause
+        found = [
+            self._undecided(boxes.take(chosen), lines)
+            for chosen, lines in self.bounder.lines_of_cases(*ends, self.method)
+        ]
+        return Boxes.join(found)
+
     def _bounded(self, boxes: Boxes) -> Boxes:
-        """What is left of boxes, clipped, after counting what is decided."""
+        """What is left of boxes, clipped."""
         lines = self.bounder.lines(boxes.lower, boxes.upper, boxes.clause, self.method)
+        return self._undecided(boxes, lines)
+
+    def _undecided(self, boxes: Boxes, lines: Lines) -> Boxes:
+        """Boxes that their lines do not prove, clipped by them; what is decided is counted."""
         proved = (lines.least(boxes.lower, boxes.upper) > 0).any(1)
         self.counts.proved += int(proved.sum())
         # a proof that the model itself contradicts is none

@@ -119,12 +119,22 @@ class _Reader:
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
-    """Ends of the inputs (in,), and of what enters each layer (elements,)."""
+class Entering:
+    """What enters the ReLUs of a layer: its ends, and whether it was split at 0: all
+    (elements,)."""
 
     lower: np.ndarray
     upper: np.ndarray
-    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+    split: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Ends of the inputs (in,), and what enters each layer."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    layers: tuple[Entering, ...]
 
 
 def solve(
@@ -134,8 +144,8 @@ def solve(
     "infeasible", "feasible" with an input (in,), or "unknown"."""
     highspy = import_highspy()
     program = _Program(highspy, encoding, box)
-    for layer, (low, up) in zip(encoding.layers, box.layers, strict=True):
-        program.add_relus(layer, low, up)
+    for layer, entering in zip(encoding.layers, box.layers, strict=True):
+        program.add_relus(layer, entering)
     program.add_rows(rows @ encoding.outputs.matrix, rows @ encoding.outputs.constant)
     return program.run(seconds)
 
@@ -155,20 +165,23 @@ class _Program:
             ("mip_feasibility_tolerance", TOLERANCE),
         ):
             self.solver.setOptionValue(option, value)
-        lower = np.concatenate([box.lower, *(np.maximum(low, 0) for low, _ in box.layers)])
-        upper = np.concatenate([box.upper, *(np.maximum(up, 0) for _, up in box.layers)])
+        lower = np.concatenate([box.lower, *(np.maximum(x.lower, 0) for x in box.layers)])
+        upper = np.concatenate([box.upper, *(np.maximum(x.upper, 0) for x in box.layers)])
         self.solver.addVars(len(lower), lower, upper)
         self.size = np.maximum(np.abs(lower), np.abs(upper))
 
-    def add_relus(self, layer: Layer, low: np.ndarray, up: np.ndarray) -> None:
-        """The constraints of ReLUs whose entering values lie between two ends."""
+    def add_relus(self, layer: Layer, x: Entering) -> None:
+        """The constraints of ReLUs."""
         infinity = self.highspy.kHighsInf
+        low, up = x.lower, x.upper
         for element in range(len(low)):
-            if up[element] <= 0:
-                continue  # its result is 0 by its ends
             result = layer.first + element
             index, values = self._terms(layer.entering.matrix[element], result)
             constant = float(layer.entering.constant[element])
+            if up[element] <= 0:
+                if x.split[element]:  # W v + b <= 0; else that follows from the other constraints
+                    self._add([*index[:-1]], [*-values[:-1]], -infinity, -constant)
+                continue  # its result is 0 by its ends
             if low[element] >= 0:
                 self.solver.addRow(constant, constant, len(index), index, values)
                 continue

@@ -83,6 +83,10 @@ class Pool:
         self.boxes = self.boxes.take(kept)
         return found
 
+    def drop(self, clause: int) -> int:
+        """Take out all boxes of a clause; how many."""
+        return len(self._taken((self.boxes.clause == clause).nonzero().flatten()))
+
     def put(self, boxes: Boxes) -> None:
         if len(boxes):
             self.boxes = Boxes.join([self.boxes, boxes])

@@ -17,6 +17,7 @@ from boundlab.attacks.descent import pulled_inside
 from boundlab.attacks.targets import Model, Target
 from boundlab.capture.torch_export import Function
 from boundlab.errors import ArgumentError
+from boundlab.methods.state import BoundState
 from boundlab.net import Net
 from boundlab.specs.property import Property
 from boundlab.verify.bound import Bounder
@@ -27,11 +28,11 @@ from boundlab.verify.query import Query
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
 TIMEOUT = 60.0
-ATTACK_SECONDS, ATTACK_SHARE = 0.5, 0.2
+ATTACK_SECONDS, ATTACK_SHARE = 0.5, 0.1
 """How long the first attack may take, and later ones, as a share of what was spent between."""
 SLICE = 4.0
 """Seconds of branch and bound before the next attack, and twice as many then."""
-SOLVER_SHARE = 0.5
+SOLVER_SHARE = 0.2
 """Share of the time that is left that a solver may take."""
 FEW_INPUTS = 20
 """Inputs that move up to which they are split first; neurons if there are more."""
@@ -81,6 +82,7 @@ class Portfolio:
         self.neurons: NeuronSplitting | None = None
         self.exact: ExactSearch | None = None
         self.doubted = False
+        self.worth_tightening = True
 
     @property
     def seconds_left(self) -> float:
@@ -129,27 +131,40 @@ class Portfolio:
             self.stage("bounds", self.begin)
 
     def branch_and_bound(self) -> None:
-        """Split inputs and neurons in turn, and attack between, for longer each time."""
-        ways = [("input splitting", self.split_inputs), ("neuron splitting", self.split_neurons)]
-        if self.query.movable > FEW_INPUTS:
-            ways.reverse()
-        if self.query.movable > MANY_INPUTS:
-            ways.pop()
+        """Search in all ways in turn, for longer each time, and attack between."""
         while not self.is_over:
             before = time.monotonic()
-            for name, split in ways:
+            for name, work in self.ways():
                 if not self.is_over:
-                    self.stage(name, split)
+                    self.stage(name, work)
                     self.believe()
-            if not self.is_over and self.exact is None:
-                self.stage("milp", self.solve)
-                self.believe()
-            if self.neurons is not None and self.neurons.is_stuck and len(ways) == 1:
+            if self.is_stuck:
                 return
             self.slice *= 2
             self.attack_seconds = ATTACK_SHARE * (time.monotonic() - before)
             if not self.is_over:
                 self.stage("attack", self.attack)
+
+    def ways(self) -> list[tuple[str, Callable[[], str]]]:
+        """How to search: splits of inputs where few move, of neurons first where many do; tighter
+        intervals for as long as they help; a solver."""
+        inputs = ("input splitting", self.split_inputs)
+        found = [("neuron splitting", self.split_neurons)]
+        if self.worth_tightening:
+            found.append(("tightening", self.tighten))
+        found.append(("milp", self.solve))
+        if self.query.movable <= FEW_INPUTS:
+            return [inputs, *found]
+        if self.query.movable <= MANY_INPUTS:
+            return [*found, inputs]
+        return found
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether more time would not help."""
+        if self.query.movable <= MANY_INPUTS or self.neurons is None:
+            return False
+        return self.neurons.is_stuck
 
     def stage(self, name: str, work: Callable[[], str]) -> None:
         """Do some work and note what came of it; what was done before is continued. The stage that
@@ -212,17 +227,70 @@ class Portfolio:
         self.count()
         return f"{search.counts}, {search.open} open"
 
+    def tighten(self) -> str:
+        """Make intervals of nodes tighter, for as long as bounds gain more by that than by splits
+        alone."""
+        if self.neurons is None:
+            return "not tried: no bounds to begin with"
+        before = self.neurons.bound
+        self.worth_tightening = self.neurons.tighten(min(self.slice, self.seconds_left))
+        after = self.neurons.bound
+        self.proved = self.neurons.is_proved
+        self.bound = max(self.bound, after)
+        self.count()
+        if not self.worth_tightening:
+            return f"no better than {before:.4g}"
+        return f"bound {before:.4g} to {after:.4g}"
+
     def solve(self) -> str:
-        """Ask a solver, once, if the network is small and made of ReLUs."""
+        """Ask a solver for whole clauses, once, and for the domains that cannot be split."""
         if self.neurons is None or self.neurons.root is None:
             return "not tried: no bounds to begin with"
-        self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
-        if not self.exact.is_worth_it(self.open_clauses):
-            return "not tried: not a small network of ReLUs"
-        seconds = SOLVER_SHARE * self.seconds_left
-        refuted, _ = self.exact.run(self.open_clauses, seconds, self.try_points)
-        self.proved = refuted == len(self.open_clauses) and self.found is None
-        return f"{refuted} of {len(self.open_clauses)} clauses refuted"
+        end = time.monotonic() + SOLVER_SHARE * self.seconds_left
+        whole = None
+        if self.exact is None:
+            self.exact = ExactSearch(self.query, self.neurons.problem)
+            whole = self.neurons.root.take(self.neurons.open_clauses)
+        refuted = 0
+        if whole is not None and self.exact.can(whole):
+            refuted = self.solve_clauses(whole, end)
+        leaves = self.solve_leaves(end)
+        self.proved = self.neurons.is_proved and self.found is None
+        return f"{refuted} clauses and {leaves} domains refuted"
+
+    def solve_clauses(self, whole: BoundState, end: float) -> int:
+        """How many clauses a solver refutes; each gets a share of the time."""
+        assert self.exact is not None and self.neurons is not None and whole.origin is not None
+        refuted = 0
+        for number, clause in enumerate(whole.origin.tolist()):
+            now = time.monotonic()
+            share = (end - now) / (len(whole.origin) - number)
+            is_refuted, point = self.exact.decide(whole, number, share)
+            if is_refuted:
+                refuted += 1
+                self.neurons.refute(clause)
+                self.inputs.refute(clause)
+            elif point is not None and self.try_points(point[None], torch.tensor([clause])):
+                return refuted
+        return refuted
+
+    def solve_leaves(self, end: float) -> int:
+        """How many of the domains that cannot be split a solver refutes."""
+        assert self.exact is not None and self.neurons is not None
+        domains = self.neurons.take_stuck()
+        if domains is None:
+            return 0
+        left = torch.ones(len(domains), dtype=torch.bool)
+        if self.exact.can(domains.state):
+            for number in domains.bound.argsort().tolist():
+                if time.monotonic() > end or self.is_over or self.doubted:
+                    break
+                is_refuted, point = self.exact.decide(domains.state, number, self.seconds_left)
+                left[number] = not is_refuted
+                if point is not None:
+                    self.try_points(point[None], domains.origin[number : number + 1])
+        self.neurons.put_back(domains.take(left), int((~left).sum()))
+        return int((~left).sum())
 
     def count(self) -> None:
         """How many subdomains all searches have bounded."""

@@ -173,6 +173,13 @@ class Query:
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
         return self.net.problem(box, spec=torch.stack(parts))
 
+    def node_problem(self, node: str, case: Tensor, spec: Tensor) -> Problem:
+        """Rows of a node inside, spec (samples, rows, elements), over the boxes of cases
+        (samples,)."""
+        lower, upper = (torch.stack(ends)[case] for ends in self._ends())
+        box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
+        return replace(self.net.problem(box, spec=spec), target=node)
+
     def _ends(self) -> tuple[list[Tensor], list[Tensor]]:
         """The ends (in,) of the boxes of all cases."""
         lower = [box.lower.reshape(-1) for box in self.boxes]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import boundlab as bl
 from boundlab.verify.exact import ExactSearch
@@ -64,14 +64,12 @@ def test_solver(seed: int) -> None:
         with torch.no_grad():
             state = problem.bounds(bl.BoundState(), "crown", "lower").state
         assert state is not None
-        search = ExactSearch(query, problem, state)
-        assert search.is_worth_it(torch.arange(1))
-        shown: list[Tensor] = []
-        tried = lambda x, _, shown=shown: shown.append(x) is None
-        refuted, found = search.run(torch.arange(1), 20.0, tried)
-        assert (refuted == 1) == holds and found == (not holds)
-        if not holds:
-            assert float(model(shown[0]).detach()) >= threshold - 1e-3
+        search = ExactSearch(query, problem)
+        assert search.can(state)
+        refuted, point = search.decide(state, 0, 20.0)
+        assert refuted == holds and (point is None) == holds
+        if point is not None:
+            assert float(model(point[None]).detach()) >= threshold - 1e-3
 
 
 def test_what_is_no_network_of_relus_is_not_encoded() -> None:
@@ -82,7 +80,7 @@ def test_what_is_no_network_of_relus_is_not_encoded() -> None:
     with torch.no_grad():
         state = problem.bounds(bl.BoundState(), "crown", "lower").state
     assert state is not None
-    assert not ExactSearch(query, problem, state).is_worth_it(torch.arange(1))
+    assert not ExactSearch(query, problem).can(state)
 
 
 def test_children_cover_their_parents() -> None:
@@ -94,10 +92,8 @@ def test_children_cover_their_parents() -> None:
     if not search.chunks:
         pytest.skip("proved at once")
     parent = search.chunks[0]
-    places, _ = search._best_splits(parent.state, 2)
-    state = parent.state
-    for level in range(places.shape[1]):
-        state = search._halved(state, places[:, level].repeat(2**level))
+    places, _ = search.bounder.best_splits(parent.state, 2)
+    state = search.bounder.halved(parent.state, places)
     with torch.no_grad():
         found = search.problem.bounds(state, "beta-crown", "lower")
         points = torch.rand(400, 2).double() * 2 - 1

@@ -97,22 +97,19 @@ def test_children_of_neurons_cover_their_parents(seed: int) -> None:
     query = Query.of(model, bl.Property(box, lambda z: z[:, 0] < threshold))
     found = NeuronSplitting(query, time.monotonic() + 20)
     found.begin(torch.arange(1))
-    chunks = list(found.chunks)
     for _ in range(4):
         if found.chunks:
             found.round()
-        if not found.stuck:  # those are counted, and not kept
-            chunks = list(found.chunks)
     assert math.isfinite(found.bound)
     violations, values = x[y >= threshold], (threshold - y)[y >= threshold]
     with torch.no_grad():
         first = model[0](violations)
         inner = [first, model[2](model[1](first))]
     covered = torch.zeros(len(violations), dtype=torch.bool)
-    for chunk in chunks:
+    for chunk in (*found.chunks, *found.stuck):
         for k in range(len(chunk)):
             inside = torch.ones(len(violations), dtype=torch.bool)
-            for name, h in zip(found.readers, inner, strict=True):
+            for name, h in zip(found.bounder.brancher.nodes(chunk.state), inner, strict=True):
                 interval = chunk.state.intervals[name]
                 here = (h >= interval.lower[k] - 1e-9) & (h <= interval.upper[k] + 1e-9)
                 split = chunk.state.splits.get(name)
