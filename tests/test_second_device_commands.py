@@ -117,6 +117,25 @@ def test_certify() -> None:
         torch.testing.assert_close(one.margins, other.margins, rtol=1e-4, atol=1e-4)
 
 
+def test_what_is_verified_on_the_host() -> None:
+    """The method complete takes a copy of the model there, and keeps what it finds."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    images = torch.randint(0, 256, (2, 1, 2, 2), dtype=torch.uint8)
+    classes = model(images / 255).argmax(1)
+    model = model.to(DEVICE)
+    radii, methods = (1.0, 0.001), ("complete",)
+    job = Job(images, classes, radii, methods, device=DEVICE, attack=None, timeout=60)
+    found = certify_job(model, job)
+    assert [found.verdicts(radius) for radius in radii] == [["falsified"] * 2, ["proved"] * 2]
+    assert next(model.parameters()).device.type == DEVICE.type
+    data = Images(images, classes, 3, "points")
+    none = AttackSettings(restarts=0)
+    for radius, falsified in ((1.0, 1.0), (0.001, 0.0)):
+        errors = evaluate(model, data, radius, methods, none, processes=Processes(device=DEVICE))
+        assert (errors.attacked, errors.verified["complete"]) == (falsified, falsified)
+
+
 @pytest.mark.parametrize("norm", slowly("inf", "2", "1"))
 def test_certify_command(tmp_path: Path, norm: str, capsys: pytest.CaptureFixture[str]) -> None:
     images, classes = load_digits(3)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boundlab.errors import ArgumentError
+from boundlab.verify.portfolio import TIMEOUT
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command adds its parser; the type has no public name."""
@@ -56,6 +57,16 @@ def add_methods(
         choices=choices,
         metavar="METHOD",
         help=f"{note} ({shown})" if note else shown,
+    )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """How long the method complete may take."""
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help=f"for each image that the method complete verifies (default: {TIMEOUT:g})",
     )
 
 

@@ -40,13 +40,14 @@ class Task:
 @dataclass(frozen=True, eq=False)
 class Run:
     """One method at one radius. margins: lower bounds of f_y - f_k, (images so far, classes - 1) in
-    float64; class k stands at k, or at k - 1 behind the label y. seconds: spent on bounds in
-    all."""
+    float64; class k stands at k, or at k - 1 behind the label y. seconds: spent on bounds in all.
+    timeout: the seconds that verification may take for an image; None for other methods."""
 
     method: str
     radius: float
     margins: Tensor
     seconds: float
+    timeout: float | None = None
 
     @property
     def least(self) -> Tensor:
@@ -238,4 +239,15 @@ def proved_by_any(runs: Iterable[Run], images: int, radius: float) -> Tensor:
     for run in runs:
         if run.radius >= radius:
             found[: len(run.margins)] |= run.positive
+    return found
+
+
+def best_known(runs: Iterable[Run], task: Task, radius: float) -> Tensor:
+    """The greatest finite lower bounds of margins in runs at a radius or a larger one, as far as
+    the runs have come: (images, classes - 1); -inf where there is none."""
+    found = torch.full((task.images, task.classes - 1), -torch.inf, dtype=torch.float64)
+    for run in runs:
+        if run.radius >= radius:
+            finite = torch.where(run.margins.isfinite(), run.margins, -torch.inf)
+            found[: len(finite)] = torch.maximum(found[: len(finite)], finite)
     return found

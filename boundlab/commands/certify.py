@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from boundlab.attacks import AttackSettings
 from boundlab.commands.certificates import Certification, Run, Task
+from boundlab.commands.deciding import Decider
 from boundlab.commands.falsifying import Falsifier
 from boundlab.commands.fingerprints import fingerprint
 from boundlab.commands.jobs import DEFAULT_METHODS, EFFORT, Job, batches, region_around
@@ -21,9 +22,11 @@ from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
 from boundlab.results import Bounds
+from boundlab.verify.samples import COMPLETE, SampleVerifier
 
 Progress = Callable[[str, float, int, int], None]
-"""Called after every batch with the method, the radius, the images done and the images in all."""
+"""Called after every batch, and for the method "complete" after every image, with the method, the
+radius, the images done and the images in all."""
 
 
 def certify(
@@ -42,10 +45,11 @@ def certify(
     progress: Progress | None = None,
     name: str = "",
     attack: AttackSettings | None = EFFORT,
+    timeout: float | None = None,
 ) -> Certification:
     """Bound the margins of every image for every method and radius: what :class:`Job` says, by
     :func:`certify_job`."""
-    job = Job(images, labels, radii, methods, norm, valid, batch, device, name, attack)
+    job = Job(images, labels, radii, methods, norm, valid, batch, device, name, attack, timeout)
     return certify_job(model, job, results=results, resume=resume, progress=progress)
 
 
@@ -57,8 +61,8 @@ def certify_job(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Certification:
-    """Bound the margins of every image for every method and radius, and attack the images that no
-    method proves.
+    """Bound the margins of every image for every method and radius, attack the images that no
+    method proves, and verify what is left if "complete" is one of the methods.
 
     model: a captured net, or a module, which is captured here as it is (call ``eval()`` first).
     results: a JSON file that holds everything computed so far at all times, counterexamples in an
@@ -79,14 +83,20 @@ def certify_job(
     wanted = [(method, radius) for method in job.methods for radius in job.radii]
     falsifier = Falsifier(net, work.job, ledger)
     falsifier.replay()
+    verifier = None
+    if job.timeout is not None:
+        verifier = SampleVerifier(net, job.timeout)
     tell = progress or _silent
     for method, radius in wanted:
-        work.run(ledger, method, radius, tell)
+        if method != COMPLETE:
+            work.run(ledger, method, radius, tell)
     if job.attack is not None:
         for radius in sorted(job.radii):
             falsifier.run(radius, job.attack, tell)
+    if verifier is not None:
+        Decider(verifier, work.job, ledger).run(tell)
     falsifier.check()
-    runs = tuple(ledger.get(method, radius) for method, radius in wanted)
+    runs = tuple(ledger.get(method, radius, job.limit(method)) for method, radius in wanted)
     attacks = tuple(run for run in ledger.attacks if run.radius in job.radii)
     return Certification(task, job.labels, predictions, runs, attacks, ledger.examples)
 

@@ -15,6 +15,7 @@ from boundlab.commands.arguments import (
     Commands,
     add_count,
     add_numbers,
+    add_timeout,
     flat,
     words,
 )
@@ -39,6 +40,7 @@ from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.storage.files import write_atomically
+from boundlab.verify.samples import COMPLETE, time_limit
 
 REPORT = "index.html"
 DEMO = "demo"
@@ -67,8 +69,8 @@ def _add_certify(commands: Commands) -> None:
         help="certify a model of your own",
         description=(
             "Bound the margins of every image of DATA by every method at every radius, attack the "
-            "images that none proves, print how many are proved, falsified and open, and write a "
-            "report."
+            "images that none proves, verify what is left if complete is one of the methods, print "
+            "how many are proved, falsified and open, and write a report."
         ),
         epilog=(
             "example: boundlab certify mypackage.models:small_cnn test.npz --weights best.pt --eps "
@@ -97,8 +99,9 @@ def _common(parser: argparse.ArgumentParser) -> None:
         action="extend",
         type=words,
         metavar="METHOD",
-        help=f"default: {default}",
+        help=f"default: {default}; {COMPLETE} verifies images that the others leave open",
     )
+    add_timeout(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -131,6 +134,7 @@ def _demo(options: argparse.Namespace) -> None:
         valid=(0.0, 1.0),
         batch=10,
         name=DEMO,
+        timeout=options.timeout,
     )
     _clear(options.output / RESULTS)
     note = (
@@ -171,6 +175,7 @@ def _certify(options: argparse.Namespace) -> None:
         device=about.device,
         name=about.name,
         attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
+        timeout=options.timeout,
     )
     _run(
         job, about.net, _Output(options.output, options.resume, "Certified robustness", about.name)
@@ -178,9 +183,12 @@ def _certify(options: argparse.Namespace) -> None:
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
-    if options.methods is None:
-        return DEFAULT_METHODS
-    return check_methods([method for part in options.methods for method in part])
+    """The methods, and an error for a time that none of them has."""
+    methods: tuple[str, ...] = DEFAULT_METHODS
+    if options.methods is not None:
+        methods = check_methods([method for part in options.methods for method in part])
+    time_limit(options.timeout, methods)
+    return methods
 
 
 def _run(job: Job, net: Net, output: _Output) -> None:

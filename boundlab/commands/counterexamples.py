@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from boundlab.attacks import Attack
 from boundlab.errors import ArgumentError
 from boundlab.storage.files import write_atomically
 
@@ -37,6 +38,16 @@ class Counterexamples:
         numbers = torch.zeros(0, dtype=torch.long)
         return Counterexamples(
             numbers, numbers, torch.zeros(0).double(), torch.zeros(0), torch.zeros(0, classes)
+        )
+
+    @staticmethod
+    def of(found: Attack, images: Tensor, labels: Tensor, radius: float) -> Counterexamples:
+        """The violations among what was found in the balls of a radius around images, by their
+        numbers (found,), with labels (found,)."""
+        hit = found.violated.cpu()
+        radii = torch.full((int(hit.sum()),), radius, dtype=torch.float64)
+        return Counterexamples(
+            images[hit], labels[hit], radii, found.inputs.cpu()[hit], found.outputs.cpu()[hit]
         )
 
     def __len__(self) -> int:

@@ -159,9 +159,4 @@ def _noted(
         found.margin.double().cpu(),
         seconds,
     )
-    hit = found.violated.cpu()
-    radii = torch.full((int(hit.sum()),), radius, dtype=torch.float64)
-    examples = Counterexamples(
-        images[hit], labels[hit], radii, found.inputs.cpu()[hit], found.outputs.cpu()[hit]
-    )
-    return run, examples
+    return run, Counterexamples.of(found, images, labels, radius)

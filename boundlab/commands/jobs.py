@@ -15,6 +15,7 @@ from boundlab.errors import ArgumentError
 from boundlab.methods.method import METHODS
 from boundlab.net import Net
 from boundlab.regions import L1, L2, Linf, Region
+from boundlab.verify.samples import COMPLETE, time_limit
 
 NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"inf": Linf, "2": L2, "1": L1}
 EFFORT = AttackSettings()
@@ -29,7 +30,8 @@ class Job:
     images: (N, *shape), floating point, or uint8 to be divided by 255. labels: (N,) class numbers.
     radii: of balls in the given norm ("inf", "2" or "1") around the images, cut to the valid range
     if one is given. batch: images at a time. name: noted in the results. attack: how images that no
-    method proves are attacked; None for not at all.
+    method proves are attacked; None for not at all. timeout: the seconds that the method "complete"
+    may take for an image, 60 if left out.
     """
 
     images: Tensor
@@ -42,6 +44,7 @@ class Job:
     device: torch.device | str = "cpu"
     name: str = ""
     attack: AttackSettings | None = EFFORT
+    timeout: float | None = None
 
     def checked(self) -> Job:
         """The job with images in floating point, labels in int64, and each method and radius once;
@@ -64,7 +67,12 @@ class Job:
             labels=check_labels(self.labels, len(images)),
             radii=check_radii(self.radii),
             methods=check_methods(self.methods, none=self.attack is not None),
+            timeout=time_limit(self.timeout, self.methods),
         )
+
+    def limit(self, method: str) -> float | None:
+        """The seconds that a method may take for an image, if it has a limit."""
+        return self.timeout if method == COMPLETE else None
 
 
 def region_around(
@@ -92,11 +100,12 @@ def batches(
 
 def check_methods(methods: Sequence[str], none: bool = False) -> tuple[str, ...]:
     """The methods, each once; an unknown name is an error. none: whether there may be none."""
+    known = (*METHODS, COMPLETE)
     for method in methods:
-        if method not in METHODS:
-            raise ArgumentError(f"there is no method {method!r}; there are: {', '.join(METHODS)}")
+        if method not in known:
+            raise ArgumentError(f"there is no method {method!r}; there are: {', '.join(known)}")
     if not methods and not none:
-        raise ArgumentError(f"give at least one method; there are: {', '.join(METHODS)}")
+        raise ArgumentError(f"give at least one method; there are: {', '.join(known)}")
     return tuple(dict.fromkeys(methods))
 
 

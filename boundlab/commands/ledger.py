@@ -16,8 +16,8 @@ from boundlab.errors import ArgumentError
 
 
 class Ledger:
-    """The runs so far, by method and radius, attacks by radius and effort, counterexamples, and the
-    file they are saved in, if any."""
+    """The runs so far, by method, radius and time for an image, attacks by radius and effort,
+    counterexamples, and the file they are saved in, if any."""
 
     def __init__(
         self, journal: Journal | None, task: Task, labels: Tensor, predictions: Tensor
@@ -25,7 +25,7 @@ class Ledger:
         self.journal, self.task = journal, task
         self.labels, self.predictions = labels, predictions
         self.examples = Counterexamples.none(task.classes)
-        self._runs: dict[tuple[str, float], Run] = {}
+        self._runs: dict[tuple[str, float, float | None], Run] = {}
         self._attacks: dict[tuple[float, int, int], AttackRun] = {}
         self._unsaved_examples = False
 
@@ -53,13 +53,14 @@ class Ledger:
     def attacks(self) -> tuple[AttackRun, ...]:
         return tuple(self._attacks.values())
 
-    def get(self, method: str, radius: float) -> Run:
+    def get(self, method: str, radius: float, timeout: float | None = None) -> Run:
         """The run so far; one without images if there is none."""
-        empty = Run(method, radius, torch.zeros(0, self.task.classes - 1, dtype=torch.float64), 0.0)
-        return self._runs.get((method, radius), empty)
+        nothing = torch.zeros(0, self.task.classes - 1, dtype=torch.float64)
+        empty = Run(method, radius, nothing, 0.0, timeout)
+        return self._runs.get((method, radius, timeout), empty)
 
     def put(self, run: Run) -> None:
-        self._runs[run.method, run.radius] = run
+        self._runs[run.method, run.radius, run.timeout] = run
 
     def get_attack(self, radius: float, steps: int, restarts: int) -> AttackRun:
         """The attack so far; one without images if there is none."""
@@ -69,6 +70,10 @@ class Ledger:
     def put_attack(self, run: AttackRun, found: Counterexamples) -> None:
         """The attack so far, and what it has found since the last time."""
         self._attacks[run.radius, run.steps, run.restarts] = run
+        self.add(found)
+
+    def add(self, found: Counterexamples) -> None:
+        """Counterexamples behind those that are there."""
         if len(found):
             self.examples = self.examples.joined(found)
             self._unsaved_examples = True
@@ -118,12 +123,15 @@ class Ledger:
 
 
 def _run_entry(run: Run) -> dict[str, Any]:
-    return {
+    entry = {
         "method": run.method,
         "radius": run.radius,
         "seconds": run.seconds,
         "margins": [plain(row) for row in run.margins],
     }
+    if run.timeout is not None:
+        entry["timeout"] = run.timeout
+    return entry
 
 
 def _read_run(entry: dict[str, Any], task: Task) -> Run:
@@ -133,7 +141,11 @@ def _read_run(entry: dict[str, Any], task: Task) -> Run:
         margins = margins.reshape(len(values), -1)
     else:
         margins = margins.reshape(0, task.classes - 1)
-    return Run(str(entry["method"]), float(entry["radius"]), margins, float(entry["seconds"]))
+    timeout = None
+    if "timeout" in entry:
+        timeout = float(entry["timeout"])
+    method, radius, seconds = str(entry["method"]), float(entry["radius"]), float(entry["seconds"])
+    return Run(method, radius, margins, seconds, timeout)
 
 
 def _attack_entry(run: AttackRun) -> dict[str, Any]:

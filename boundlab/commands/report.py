@@ -208,7 +208,7 @@ def _grid(found: Certification, images: Tensor, names: Sequence[str]) -> str:
         '<h2>Images</h2><p class="soft">Below each image: which method proves it at which '
         "radius (✓ proved, ✗ falsified, ? open), and the best lower bound of its margin over "
         "every other class. Bars below the line are classes that could not be ruled out. Where "
-        "the attack has found a counterexample in the ball of the chosen radius, it is shown with "
+        "a counterexample was found in the ball of the chosen radius, it is shown with "
         f"the class that it became.{some}</p>"
         f'{picks}<div class="choice"><span class="soft">Margins at '
         f'radius</span>{labels}</div><div class="grid">{"".join(cards)}</div>'
@@ -245,7 +245,7 @@ def _head(
 def _broken(
     found: Certification, radius: float, names: Sequence[str], ends: tuple[float, float]
 ) -> dict[int, str]:
-    """What the attack made of the images shown, by their numbers. ends: the least and the largest
+    """Counterexamples of the images shown, by their numbers. ends: the least and the largest
     value of a picture."""
     held = found.examples
     if held is None:

@@ -29,6 +29,7 @@ from boundlab.commands.arguments import (
     add_count,
     add_folder,
     add_methods,
+    add_timeout,
     numbers,
 )
 from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
@@ -52,6 +53,7 @@ from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
 from boundlab.training.trainer import Progress as Step
 from boundlab.training.trainer import Trainer
+from boundlab.verify.samples import COMPLETE, time_limit
 
 RESULT = "errors.json"
 
@@ -103,7 +105,8 @@ def _add_evaluate(commands: Commands) -> None:
     add_checkpoint(test)
     add_folder(test, "--files", "where the files of the data set are")
     test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
-    add_methods(test, METHODS, ("ibp", "crown-ibp"), "cheap ones first")
+    add_methods(test, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
+    add_timeout(test)
     add_count(test, "--steps", "steps of the attack", 40)
     add_count(test, "--restarts", "random starts of the attack, 0 for none", 2)
     test.add_argument("--batch", type=int, default=200, metavar="N")
@@ -254,7 +257,10 @@ def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Im
 
 def _evaluate(options: argparse.Namespace) -> None:
     set_threads(options.threads)
+    time_limit(options.timeout, options.methods)
     if read_checkpoint(options.checkpoint)["recipe"].get("data") == SST:
+        if COMPLETE in options.methods:
+            raise ArgumentError(f"the method {COMPLETE!r} verifies images, not sentences")
         evaluate_sentences(options, Console())
         return
     model, recipe, size = load_trained(options.checkpoint)
@@ -273,17 +279,29 @@ def _evaluate(options: argparse.Namespace) -> None:
                 eps,
                 tuple(options.methods),
                 attack,
+                timeout=options.timeout,
                 batch=options.batch,
                 processes=processes,
                 watch=lambda n: bar.advance(task, n),
             )
         if processes.rank == 0:
-            console.print(_table(found, recipe, eps, bool(options.restarts)))
+            _print(console, found, _table(found, recipe, eps, bool(options.restarts)))
             content = {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}
             path = folder_of(options.checkpoint) / RESULT
             write_atomically(path, json.dumps(content, indent=1) + "\n")
     finally:
         processes.leave()
+
+
+def _print(console: Console, found: Errors, table: Table) -> None:
+    """The table, and the three outcomes if images were verified."""
+    console.print(table)
+    if COMPLETE in found.verified:
+        said = (
+            f"verified {found.proved:.2%}, falsified {found.attacked:.2%} (misclassified images "
+            f"among them), open {found.open:.2%}"
+        )
+        console.print(said, soft_wrap=True, highlight=False)
 
 
 def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
@@ -294,8 +312,9 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
     for name in ("error", "95 % interval"):
         table.add_column(name, justify="right")
     rows = {"clean": found.clean}
-    if attacked:
-        rows["attacked (PGD)"] = found.attacked
+    by = ["PGD"] * attacked + [COMPLETE] * (COMPLETE in found.verified)
+    if by:
+        rows[f"attacked ({', '.join(by)})"] = found.attacked
     for method, share in found.verified.items():
         rows[f"not verified by {method}"] = share
     for name, share in rows.items():

@@ -64,6 +64,14 @@ def test_train_and_evaluate(
         )
         == 0
     )
+    capsys.readouterr()
+    verified = ["evaluate", output, "--files", files, "--limit", 5, "--methods", "ibp", "complete"]
+    assert run(*verified, "--timeout", 0.2, "--restarts", 0) == 0
+    said = capsys.readouterr().out
+    assert "attacked (complete)" in said and "not verified by complete" in said
+    assert "verified " in said and ", falsified " in said and ", open " in said
+    found = json.loads((output / "errors.json").read_text())
+    assert found["attacked"] + found["open"] == pytest.approx(found["verified"]["complete"])
 
 
 def test_resume_and_refusals(
@@ -135,6 +143,11 @@ def test_a_recipe_from_a_file(files: Path, tmp_path: Path) -> None:
             "--threads",
         ),
         (["evaluate", "nowhere", "--files", "."], "no checkpoint"),
+        (["evaluate", "nowhere", "--files", ".", "--timeout", "5"], "'complete'"),
+        (
+            ["evaluate", "nowhere", "--files", ".", "--methods", "complete", "--timeout", "0"],
+            "positive number of seconds",
+        ),
     ],
 )
 def test_errors_are_explained(

@@ -58,6 +58,8 @@ def test_from_files_to_verdicts(
     ]
     assert run(*call) == 0
     assert "left by the attack" in capsys.readouterr().out
+    assert run(*call, "complete") == 1
+    assert "verifies images, not sentences" in capsys.readouterr().err
     found = json.loads((output / "words.json").read_text())
     for shares in found["verified"].values():
         assert shares["0"] == found["clean"] >= shares["1"] >= shares["2"]
