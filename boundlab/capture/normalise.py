@@ -69,8 +69,10 @@ def _cast(node: Node, nodes: Mapping[str, Node], values: Values) -> Node:
     """A cast that rounds or cuts off under a name of its own; one that goes back at once where it
     came from as one step."""
     source = node.args[0]
-    dtype = values.dtypes[source.name]
     target = values.dtypes[node.name]
+    if not isinstance(source, Ref):  # torch.vmap casts numbers as well
+        return replace(node, op=aten.scalar_tensor.default, kwargs={"dtype": target})
+    dtype = values.dtypes[source.name]
     where = {key: value for key, value in node.kwargs.items() if key == "device"}
     if not keeps_values(dtype, target):
         op = rounded if target.is_floating_point else cut_off

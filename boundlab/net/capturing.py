@@ -51,7 +51,14 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
     net = Net(Captured.of(source, examples, batched))
     itself = source.module() if isinstance(source, ExportedProgram) else source
     compare(itself, net, *copies(*examples))
-    _warn_of_fixed_batch(net)
+    size = _fixed_batch(net)
+    if size is None:
+        return net
+    if isinstance(source, OnnxModel) and not args and size != 1:
+        return capture(source, *source.example(1), batched=batched)
+    log.warning(
+        "the model fixes its batch size: bounds can be asked for batches of %d samples only", size
+    )
     return net
 
 
@@ -89,13 +96,9 @@ def _check_examples(examples: Examples) -> None:
         raise ArgumentError("capture takes example tensors; give the region to net.bounds(region)")
 
 
-def _warn_of_fixed_batch(net: Net) -> None:
-    """Say so where the model's code allows one batch size only."""
+def _fixed_batch(net: Net) -> int | None:
+    """The only batch size that the model's code allows; None if it is free, or there is none."""
     for name, (shape, _, free) in net.graph.examples.items():
         if net.graph.nodes[name].layout.batched and not free:
-            log.warning(
-                "the model fixes its batch size: bounds can be asked for batches of %d samples "
-                "only",
-                shape[0],
-            )
-            return
+            return shape[0]
+    return None

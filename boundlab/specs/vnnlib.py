@@ -27,9 +27,10 @@ from boundlab.specs.text import DEEPEST, NUMBER, read_number, read_text, uncomme
 TOKENS = re.compile(r"[()]|[^\s()]+")
 VARIABLE = re.compile(r"([XY])_(\d{1,9})")
 BOUND = r"\((?:<=|>=) X_\d{1,9} [-+.\deE]+\)"
-BOUNDS = re.compile(rf"{BOUND}(?:\s+{BOUND})+")
-"""Bounds of inputs that stand one behind the other: files of megabytes are made of these, so they
-are read by arrays."""
+ASSERTED = rf"\(assert {BOUND}\)"
+BOUNDS = re.compile(rf"{BOUND}(?:\s+{BOUND})+|{ASSERTED}(?:\s+{ASSERTED})+")
+"""Bounds of inputs that stand one behind the other, or assertions of such: files of megabytes are
+made of these, so they are read by arrays."""
 MARK = "\0"
 """Begins the word that stands for them until they are read."""
 SILENT = {"set-logic", "set-info", "set-option", "check-sat", "get-model", "exit"}
@@ -57,11 +58,14 @@ def parse_vnnlib(text: str) -> Property:
 
     def marked(found: re.Match[str]) -> str:
         runs.append(found[0])
-        return f" {MARK}{len(runs) - 1} "
+        word = f"{MARK}{len(runs) - 1}"
+        return f" (assert (and {word})) " if found[0].startswith("(assert") else f" {word} "
 
     declared: dict[str, set[int]] = {"X": set(), "Y": set()}
     assertions = []
-    for number, command in enumerate(_expressions(BOUNDS.sub(marked, text)), 1):
+    number = 0
+    for command in _expressions(BOUNDS.sub(marked, text)):
+        number += _commands(command, runs)
         match command:
             case ["declare-const", str(name), "Real"] | ["declare-fun", str(name), [], "Real"]:
                 kind, index = _variable(name)
@@ -77,6 +81,14 @@ def parse_vnnlib(text: str) -> Property:
                 raise ArgumentError(f"command {number} is not known: {_shown(command)}")
     inputs, outputs = _count(declared, "X"), _count(declared, "Y")
     return over_boxes(And(tuple(assertions)), inputs, outputs, lambda index: f"X_{index}")
+
+
+def _commands(command: list[Expression], runs: Sequence[str]) -> int:
+    """How many commands of the text one is: more than 1 if it stands for a row of assertions."""
+    match command:
+        case ["assert", ["and", str(word)]] if word.startswith(MARK):
+            return max(runs[int(word[1:])].count("(assert"), 1)
+    return 1
 
 
 def _variable(name: str) -> tuple[str, int]:
@@ -185,7 +197,7 @@ class _Reader:
 
     def bounds(self, text: str) -> InputBounds:
         """Bounds of inputs, one behind the other."""
-        words = text.replace("(", " ").replace(")", " ").split()
+        words = text.replace("(assert", " ").replace("(", " ").replace(")", " ").split()
         index = np.array([word[2:] for word in words[1::3]], dtype=np.int64)
         for word in words[2::3]:
             if NUMBER.fullmatch(word) is None:

@@ -42,6 +42,11 @@ CASES = {
     "test_equal_string": "type", "test_bitwise_not_3d": "type",
 }  # fmt: skip
 """Beginnings of names of examples that may be refused, with the reason."""
+OTHERS = (
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+)
+"""Examples that onnxruntime does not follow either: see boundlab.onnx.rows.resizing."""
 WIDE = ("uint16", "uint32", "uint64", "bfloat16", "bf16", "float8", "int4", "int2", "float4")
 """Types for which torch has no arithmetic, or numpy no type."""
 NUMBERS_ONLY = {"Range": (0, 1, 2), "OneHot": (1, 2)}
@@ -99,6 +104,8 @@ def may_be_refused(name: str) -> bool:
 @pytest.mark.parametrize("operator", sorted(set(ROWS)))
 def test_examples(operator: str, tmp_path: Path) -> None:
     for case in examples().get(operator, []):
+        if case.name in OTHERS:
+            continue
         try:
             found = outputs(case, tmp_path)
         except (BoundlabError, NotImplementedError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ TEXTS = {
     "bounds in a row": "(assert (and (<= X_0 0.5) (>= X_0 -.5)\n (<= X_1 5e-1) (<= Y_0 0)))",
     "bounds as alternatives": "(assert (or (<= X_0 -0.5) (>= X_0 0.5) (>= X_1 0.25)))",
     "rows of bounds": "(assert (or (and (<= X_0 0) (>= X_1 0)) (and (<= X_0 .5) (<= X_1 0))))",
+    "rows of assertions": "(assert (<= X_0 .5))\n(assert (>= X_0 -.5)) (assert (<= X_0 5e-1))",
     "implication of bounds": "(assert (=> (<= X_0 0) (>= X_1 0)))",
     "not of bounds": "(assert (not (and (<= X_0 0) (>= X_1 0))))",
 }
@@ -139,6 +141,20 @@ def test_files_packed_and_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     packed.write_bytes(gzip.compress(b" " * 2000))
     with pytest.raises(bl.ArgumentError, match="MiB when it is unpacked"):
         load_vnnlib(packed)
+
+
+def test_assertions_in_rows_are_read_by_arrays_and_counted() -> None:
+    """Most files of megabytes have an assertion for every bound."""
+    row = "(assert (<= X_0 1))\n" * 100_000
+    start = time.perf_counter()
+    parse_vnnlib(BOUNDED + row)
+    assert time.perf_counter() - start < 1.0  # a tenth of it, where nothing else runs
+    with pytest.raises(bl.ArgumentError, match=r"command 100009, \(assert \(<= Y_7 0\)\): Y_7"):
+        parse_vnnlib(BOUNDED + row + "(assert (<= Y_7 0))")
+    with pytest.raises(bl.ArgumentError, match=r"command 100009.*: X_3 is not declared"):
+        parse_vnnlib(BOUNDED + row + "(assert (<= X_3 0))")
+    with pytest.raises(bl.ArgumentError, match="neither and"):
+        parse_vnnlib(BOUNDED + "(assert (and (assert (<= X_0 1)) (assert (<= X_1 1))))")
 
 
 def test_outputs_of_another_number_are_refused() -> None:

@@ -102,7 +102,8 @@ def _cut_off(
     auto_pad: str,
     output_shape: Ints | None,
 ) -> tuple[list[int], list[int]]:
-    """What is taken away before and behind each axis of a result with these sizes."""
+    """What is taken away before and behind each axis of a result with these sizes; what a larger
+    one lacks is added behind."""
     axes = len(sizes)
     if output_shape is None and auto_pad in ("NOTSET", ""):
         both = list(pads or (0,) * (2 * axes))
@@ -113,11 +114,10 @@ def _cut_off(
     if not wanted:
         wanted = [x.shape[2 + axis] * stride[axis] for axis in range(axes)]
     total = [size - want for size, want in zip(sizes, wanted, strict=True)]
-    half = [one // 2 for one in total]
-    rest = [one - small for one, small in zip(total, half, strict=True)]
-    if auto_pad == "SAME_UPPER":
-        return half, rest
-    return rest, half
+    before = [max(one, 0) // 2 for one in total]
+    if auto_pad != "SAME_UPPER":
+        before = [max(one, 0) - half for one, half in zip(total, before, strict=True)]
+    return before, [one - half for one, half in zip(total, before, strict=True)]
 
 
 @row("ConvInteger")

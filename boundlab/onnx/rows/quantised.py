@@ -138,7 +138,8 @@ def qlinear_conv(
         pads=pads,
         strides=strides,
     )
-    scale = (x_scale.double() * w_scale.double() / y_scale.double()).reshape(-1, *[1] * 2)
+    scale = x_scale.double() * w_scale.double() / y_scale.double()
+    scale = scale.reshape(-1, *[1] * (x.dim() - 2))
     rounded = torch.round(found * scale) + y_zero_point.double()
     range_ = torch.iinfo(y_zero_point.dtype)
     return rounded.clamp(range_.min, range_.max).to(y_zero_point.dtype)

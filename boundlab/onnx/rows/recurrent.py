@@ -35,6 +35,8 @@ WITH_NUMBERS: dict[str, tuple[Callable[[float, float], Activation], float, float
     "elu": (lambda a, _: lambda x: F.elu(x, a), 1.0, 0.0),
 }
 """How an activation is made of alpha and beta, and what these are if they are not given."""
+WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
+"""Those that take the next of the betas; all take one of the alphas."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _layer(
             found.append(PLAIN[key])
         elif key in WITH_NUMBERS:
             make, a, b = WITH_NUMBERS[key]
-            found.append(make(next(alpha, a), next(beta, b)))
+            found.append(make(next(alpha, a), next(beta, b) if key in WITH_BETA else b))
         else:
             raise UnsupportedOperator(f"its activation {name} is not known")
     return Layer(hidden, direction, tuple(found), clip, bool(layout))

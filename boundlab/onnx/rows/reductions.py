@@ -37,9 +37,10 @@ def _row(function: Reduction) -> Callable[..., Tensor]:
     def apply(
         x: Tensor, axes: Ints | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Tensor:
-        """Over all axes if none are given, unless that is said to do nothing."""
+        """Over all axes if none are given, or if that is asked for over none: then each element is
+        reduced by itself."""
         if not axes and noop_with_empty_axes:
-            return x
+            return function(x.unsqueeze(-1), [x.dim()], False).to(x.dtype)
         chosen = axes_of(axes or range(x.dim()), x.dim())
         return function(x, chosen, bool(keepdims)).to(x.dtype)
 

@@ -56,10 +56,9 @@ def _pytorch_half_pixel(axis: Axis, x: np.ndarray) -> np.ndarray:
 
 
 def _align_corners(axis: Axis, x: np.ndarray) -> np.ndarray:
-    length = axis.scale * axis.size
-    if length <= 1 or axis.wanted == 1:
-        return np.zeros_like(x)
-    return x * ((axis.size - 1) / (length - 1))
+    """By the size that the result has, as in torch and onnxruntime; examples of the standard take
+    the one that the scale would give without rounding."""
+    return x * (axis.size - 1) / max(axis.wanted - 1, 1)
 
 
 def _crop(axis: Axis, x: np.ndarray) -> np.ndarray:
@@ -100,15 +99,17 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
-def _places(axis: Axis, way: Way) -> np.ndarray:
-    return PLACES[way.transformation](axis, np.arange(axis.wanted, dtype=np.float64))
+def _places(axis: Axis, way: Way, dtype: type[np.floating] = np.float64) -> np.ndarray:
+    return PLACES[way.transformation](axis, np.arange(axis.wanted, dtype=dtype))
 
 
 @lru_cache(maxsize=32)
 def nearest(axis: Axis, way: Way) -> np.ndarray:
-    """Which element each of the result is, (wanted,)."""
+    """Which element each of the result is, (wanted,). In single precision, as scales are given: by
+    a scale of 0.6, the third element lies at 3 / 0.6 = 5, which the nearest double would miss."""
     check_room(axis.wanted)
-    return np.clip(ROUNDINGS[way.nearest](_places(axis, way)), 0, axis.size - 1).astype(int)
+    places = _places(axis, way, np.float32)
+    return np.clip(ROUNDINGS[way.nearest](places), 0, axis.size - 1).astype(int)
 
 
 @lru_cache(maxsize=32)
@@ -209,7 +210,12 @@ def upsample(x: Tensor, scales: Floats, *, mode: str = "nearest") -> Tensor:
 
 @row("Resize")
 def resize_by_scales(x: Tensor, scales: Floats, *, mode: str = "nearest") -> Tensor:
-    return upsample(x, scales, mode=mode)
+    """Axes that grow repeat the element before a place; those that shrink take the one behind."""
+    x = upsample(x, tuple(max(scale, 1.0) for scale in scales), mode=mode)
+    return resize(
+        x, None, tuple(min(scale, 1.0) for scale in scales), mode=mode,
+        coordinate_transformation_mode="asymmetric", nearest_mode="ceil",
+    )  # fmt: skip
 
 
 @row("Resize", since=11)
