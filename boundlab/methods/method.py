@@ -67,6 +67,7 @@ ROWS = (
     Method("crown-ibp", "interval", "backward"),
     Method("forward+backward", "forward", "backward"),
     Method("crown", "backward", "backward", after="crown-ibp"),
+    Method("forward+crown", "backward", "backward", after="forward+backward"),
     Method("alpha-crown", "backward", "backward", optimize=True, after="crown"),
     Method("beta-crown", "interval", "backward", optimize=True, after="crown-ibp"),
 )

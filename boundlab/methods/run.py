@@ -149,7 +149,7 @@ def bound_nodes(query: Query, method: Method, before: Stage | None = None) -> St
     # interval arithmetic finds the same intervals again: only refined ones are worth reading
     refined = None
     if before is not None and before.method.intermediate != "interval":
-        refined = before.analysis
+        refined = before
     choices = ExactPerPosition.of(analysis)
     tightening = Tightening(query, method, choices, forward_bounds, refined)
     return Stage(method, analysis.fill(tightening), forward_bounds)
@@ -160,15 +160,15 @@ class Tightening:
     """How a method bounds a node, given its interval by interval arithmetic.
 
     choices: knows what reads one position of a sentence at a time, if a region has any.
-    forward_bounds: linear bounds of all nodes so far, in forward mode. refined: what an earlier
-    stage knows of every node, if that is more than interval arithmetic says.
+    forward_bounds: linear bounds of all nodes so far, in forward mode. refined: an earlier stage
+    that knows more of every node than interval arithmetic says.
     """
 
     query: Query
     method: Method
     choices: ExactPerPosition | None
     forward_bounds: ForwardBounds | None
-    refined: Analysis | None
+    refined: Stage | None
 
     def __call__(self, analysis: Analysis, node: Node, interval: Interval) -> Interval:
         analysis.values[node.name] = interval
@@ -204,8 +204,10 @@ class Tightening:
     def _backward(self, analysis: Analysis, name: str, interval: Interval) -> Interval:
         unstable = None if self.query.bound_all else partial(analysis.unstable, name)
         if self.refined is not None:
-            found = interval.intersect(self.refined.interval(name))
-        else:
+            interval = interval.intersect(self.refined.analysis.interval(name))
+            analysis.values[name] = interval
+        found = interval
+        if self.refined is None or self.refined.forward_bounds is not None:
             found = refine.bound_node(analysis, name, unstable=unstable)
             analysis.note_contradiction(name, interval, found)
         if not self.method.optimize or name in analysis.plan.affine_only:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
+from boundlab.verify.boxes import Boxes
 from boundlab.verify.branch import of_domains, per_domain
 from boundlab.verify.milp import Box, Encoding, Entering, encode, import_highspy, solve
-from boundlab.verify.pool import Boxes
 from boundlab.verify.query import Query
 
 MOST_OPEN = 600

@@ -7,7 +7,6 @@ batch is small; the children are bounded together, clipped, and kept if they are
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,26 +16,30 @@ from torch import Tensor
 
 from boundlab.errors import BoundlabError, MemoryLimit, TimeLimit, UnsupportedOperator
 from boundlab.methods.deadline import until
-from boundlab.verify.bound import Bounder, Lines
-from boundlab.verify.clip import clip
+from boundlab.verify.bound import FORWARD, Bounder
+from boundlab.verify.boxes import Boxes, Judgement, halved, judge
 from boundlab.verify.counts import Counts
-from boundlab.verify.pool import Boxes, Pool
+from boundlab.verify.estimate import tree_size
+from boundlab.verify.lines import Lines
+from boundlab.verify.pool import Pool
 
-METHODS = {"crown-ibp": 0.2, "forward+backward": 0.2, "crown": 0.5}
+METHODS = {"crown-ibp": 0.2, "forward+backward": 0.2, "forward+crown": 0.5, "crown": 0.5}
 """From cheap to tight, with the share of the time that each may take for the first boxes."""
-FORWARD = 100
-"""Inputs that move up to which forward mode, whose cost grows with them, is tried."""
+FORWARD_METHODS = {"forward+backward", "forward+crown"}
 SMALLEST, LARGEST = 16, 4096
 """How many children are bounded at once."""
-ROUND_SECONDS = 0.3
-"""How long bounding a batch should take."""
+ROUND_SECONDS, ROUND_SHARE = 0.3, 0.05
+"""How long bounding a batch should take, and the first one may, as a share of what is left."""
 BATCH = 64
 """Children of the first round."""
-RUNNERS = 16
-"""Boxes on which methods are compared."""
-RACE_SECONDS = 0.25
-AGAIN = 20
-"""Methods are compared again after so many rounds, and twice as many as before."""
+DIVES, LEVELS = 32, 8
+"""Boxes from which methods are compared, at most, and how often they should be split for that."""
+COMPARE_SHARE = 0.1
+"""Share of the time that is left that a comparison may take."""
+ALONE_SECONDS = 1.0
+"""How long the tightest method is tried before methods are compared."""
+AGAIN = 8
+"""Methods are compared again after so many times what that took, and twice as many then."""
 
 Try = Callable[[Tensor, Tensor], bool]
 """Whether one of some inputs (points, in), each for a clause (points,), is a counterexample, or
@@ -62,13 +65,18 @@ class InputSplitting:
         self.deadline = deadline
         self.clips = clips
         self.counts = Counts(opened=len(first))
-        self.methods = list(METHODS)
-        if len(first) and int((first.upper > first.lower).sum(1).max()) > FORWARD:
-            self.methods.remove("forward+backward")
+        movable = (first.upper > first.lower).sum(1).tolist()
+        left_out = {"crown"} if max(movable, default=0) <= FORWARD else FORWARD_METHODS
+        self.methods = [name for name in METHODS if name not in left_out]
         self.method = method or self.methods[-1]
+        self.seconds_per_box = dict.fromkeys(METHODS, 0.0)
         self.batch = BATCH
-        self.rounds = 0
-        self.next_race = 2 if method is None else sys.maxsize
+        self.next_comparison = -math.inf
+        if method is not None:
+            self.next_comparison = math.inf
+        self.compared = time.monotonic()
+        self.expected_end = math.inf
+        self.again = AGAIN
         self.generator = torch.Generator().manual_seed(0)
         self.found = False
 
@@ -95,19 +103,39 @@ class InputSplitting:
                 return self.pool.boxes
             left = self.deadline - time.monotonic()
             boxes = self.pool.pick(len(self.pool))
-            before = replace(self.counts)
+            before, start = replace(self.counts), time.monotonic()
             self.method = method
             try:
-                with until(time.monotonic() + METHODS[method] * left):
+                with until(start + METHODS[method] * left):
                     found = self._bounded_cases(boxes)
                 self.pool.put(found)
                 usable.append(method)
+                self.seconds_per_box[method] = (time.monotonic() - start) / len(boxes)
             except (TimeLimit, MemoryLimit, UnsupportedOperator):
                 self.counts = before
                 self.pool.put(boxes)
         self.methods = usable or self.methods[:1]
-        self.method = self.methods[-1]
+        self._use(self.methods[-1])
+        left = self.deadline - time.monotonic()
+        if SMALLEST * self.seconds_per_box[self.method] < COMPARE_SHARE * left:
+            self.next_comparison = time.monotonic() + ALONE_SECONDS
         return self.pool.boxes
+
+    def _use(self, method: str) -> None:
+        """Go on by a method, with as many boxes at once as it can bound in a small share of the
+        time that is left; what one box alone took is an upper limit."""
+        self.method = method
+        self.batch = BATCH
+        seconds = max(ROUND_SHARE * (self.deadline - time.monotonic()), ROUND_SECONDS)
+        if self.seconds_per_box[method] > 0:
+            self.batch = max(min(int(seconds / self.seconds_per_box[method]), BATCH), 2)
+
+    @property
+    def expected_seconds(self) -> float:
+        """How much longer the search takes, as far as samples tell: at least as long as it takes
+        since they were drawn; infinite if nothing is known."""
+        now = time.monotonic()
+        return max(self.expected_end - now, now - self.compared)
 
     @property
     def is_stuck(self) -> bool:
@@ -118,11 +146,45 @@ class InputSplitting:
         """Search until all is decided, or for some seconds."""
         end = time.monotonic() + seconds
         while not self.is_over and time.monotonic() < end:
-            if self.rounds >= self.next_race and len(self.pool) >= RUNNERS:
-                self.race()
-                self.next_race = 2 * self.rounds + AGAIN
+            if time.monotonic() >= self.next_comparison:
+                self.compare()
             else:
                 self.round()
+
+    def compare(self) -> None:
+        """Go on by the method that would be done first, as far as samples tell."""
+        start = time.monotonic()
+        seconds = COMPARE_SHARE * (self.deadline - start) / len(self.methods)
+        tightest_first = reversed(self.methods)
+        found = {method: self._estimate(method, seconds) for method in tightest_first}
+        best = min(found, key=lambda method: found[method])
+        self._use(best)
+        now = time.monotonic()
+        self.compared = now
+        self.expected_end = now + found[best] * len(self.pool)
+        self.next_comparison = now + self.again * (now - start)
+        self.again *= 2
+
+    def _estimate(self, method: str, seconds: float) -> float:
+        """How long the search of an open box by a method takes on average, as sampled in some
+        seconds; infinite if they do not tell."""
+        count, start = 0, time.monotonic()
+        level = seconds / LEVELS
+        dives = int(min(level / max(2 * self.seconds_per_box[method], 1e-9), DIVES))
+        boxes = self.pool.draw(max(dives, 2), self.generator)
+
+        def bounded(children: Boxes) -> Judgement:
+            nonlocal count
+            count += len(children)
+            ends = children.lower, children.upper, children.clause
+            return judge(children, self.bounder.lines(*ends, method), self.clips)
+
+        try:
+            with until(start + 2 * seconds):
+                size = tree_size(boxes, bounded, self.generator, start + seconds)
+        except BoundlabError:
+            return math.inf
+        return size * (time.monotonic() - start) / count
 
     def refute(self, clause: int) -> None:
         """Another search has shown that a clause has no counterexample: its open boxes count as
@@ -131,7 +193,6 @@ class InputSplitting:
 
     def round(self) -> None:
         """Split the worst boxes and bound what they are split into."""
-        self.rounds += 1
         parents = self.pool.pick(max(self.batch // 2, 1))
         children = halved(parents, self.batch)
         start = time.monotonic()
@@ -156,36 +217,6 @@ class InputSplitting:
         elif seconds < ROUND_SECONDS / 2 and count >= self.batch // 2:
             self.batch = min(2 * self.batch, LARGEST)
 
-    def race(self) -> None:
-        """Let the methods search some boxes, each for as long; the one that decides the largest
-        share of their volume a second goes on, the tightest if none decides any."""
-        boxes = self.pool.draw(RUNNERS, self.generator)
-        best, best_rate = None, -1.0
-        for method in reversed(self.methods):
-            start = time.monotonic()
-            deadline = min(start + RACE_SECONDS, self.deadline)
-            runner = InputSplitting(
-                self.bounder, boxes, self.try_points, deadline, method, self.clips
-            )
-            runner.batch = BATCH
-            try:
-                runner.run()
-            except BoundlabError:
-                continue
-            decided = boxes.volume - runner.pool.boxes.volume
-            rate = decided / max(time.monotonic() - start, 1e-6)
-            if rate > best_rate:
-                best, best_rate = runner, rate
-            self.found = self.found or runner.found
-            if self.found or deadline == self.deadline:
-                break
-        if best is None:
-            self.pool.put(boxes)
-            return
-        self.method = best.method
-        self.counts.follow(best.counts, len(boxes))
-        self.pool.put(best.pool.boxes)
-
     def _bounded_cases(self, boxes: Boxes) -> Boxes:
         """What is left of the first boxes, of which clauses of a case have about the same."""
         ends = boxes.lower, boxes.upper, boxes.clause
@@ -202,62 +233,18 @@ class InputSplitting:
 
     def _undecided(self, boxes: Boxes, lines: Lines) -> Boxes:
         """Boxes that their lines do not prove, clipped by them; what is decided is counted."""
-        proved = (lines.least(boxes.lower, boxes.upper) > 0).any(1)
-        self.counts.proved += int(proved.sum())
+        found = judge(boxes, lines, self.clips)
+        self.counts.proved += int(found.proved.sum())
+        self.counts.empty += int(found.empty.sum())
         # a proof that the model itself contradicts is none
-        self._try(boxes.take(proved), lines.take(proved))
-        left = (~proved).nonzero().flatten()
-        return self._clipped(boxes.take(left), lines.take(left))
+        self._try(boxes.take(found.proved), lines.take(found.proved))
+        left = found.boxes.take(found.undecided)
+        self._try(left, lines.take(found.undecided))
+        return left
 
-    def _try(self, boxes: Boxes, lines: Lines) -> Tensor:
-        """Try where the rows that are nearest to a proof are least; all least values (domains,
-        rows)."""
-        values = lines.least(boxes.lower, boxes.upper)
+    def _try(self, boxes: Boxes, lines: Lines) -> None:
+        """Try where the rows that are nearest to a proof are least."""
         if len(boxes):
+            values = lines.least(boxes.lower, boxes.upper)
             corners = lines.minimiser(values.argmax(1), boxes.lower, boxes.upper)
             self.found = self.found or self.try_points(corners, boxes.clause)
-        return values
-
-    def _clipped(self, boxes: Boxes, lines: Lines) -> Boxes:
-        before = boxes.upper - boxes.lower
-        if self.clips:
-            lower, upper, empty = clip(lines.a, lines.b, boxes.lower, boxes.upper)
-            self.counts.empty += int(empty.sum())
-            left = (~empty).nonzero().flatten()
-            boxes = replace(boxes, lower=lower, upper=upper).take(left)
-            lines, before = lines.take(left), before[left]
-        if not len(boxes):
-            return boxes
-        values = self._try(boxes, lines)
-        width = boxes.upper - boxes.lower
-        kept = torch.where((width > 0) & (before > 0), width / before, 1)
-        return replace(
-            boxes,
-            bound=torch.maximum(boxes.bound, values.amax(1)),
-            score=(lines.a.abs().sum(1) * width).nan_to_num(0.0, 0.0, 0.0),
-            depth=boxes.depth - kept.log2().sum(1),
-        )
-
-
-def halved(boxes: Boxes, count: int) -> Boxes:
-    """Every box in 2, 4, 8, ... parts, as many as make about ``count``, along the coordinates with
-    the largest scores."""
-    levels = 1
-    while len(boxes) * 2 ** (levels + 1) <= count:
-        levels += 1
-    for _ in range(levels):
-        movable = boxes.upper > boxes.lower
-        score = torch.where(movable, boxes.score, -1.0)
-        place = score.argmax(1, keepdim=True)
-        # nothing matters: halve what is widest
-        flat = score.gather(1, place) <= 0
-        widest = (boxes.upper - boxes.lower).argmax(1, keepdim=True)
-        place = torch.where(flat, widest, place)
-        low, up = boxes.lower.gather(1, place), boxes.upper.gather(1, place)
-        middle = low + (up - low) / 2
-        rest = boxes.score.scatter(1, place, boxes.score.gather(1, place) / 2)
-        depth = boxes.depth + 1
-        left = replace(boxes, upper=boxes.upper.scatter(1, place, middle), score=rest, depth=depth)
-        right = replace(boxes, lower=boxes.lower.scatter(1, place, middle), score=rest, depth=depth)
-        boxes = Boxes.join([left, right])
-    return boxes

@@ -14,6 +14,7 @@ from boundlab.errors import MemoryLimit, TimeLimit
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.deadline import until
 from boundlab.methods.state import BoundState
+from boundlab.verify.bound import FORWARD
 from boundlab.verify.counts import Counts
 from boundlab.verify.domains import DomainBounder, Domains
 from boundlab.verify.query import Query
@@ -110,6 +111,8 @@ class NeuronSplitting:
         begin = None
         if known is not None:
             begin = replace(known, alphas={}, betas={}, basis=problem.begun.basis)
+        elif self.query.movable <= FORWARD:
+            begin = problem.bounds(None, "forward+backward", "lower").state
         left = self.deadline - time.monotonic()
         alpha = Alpha(iterations=ROOT_STEPS, stop_when=0.0)
         try:
@@ -126,12 +129,12 @@ class NeuronSplitting:
         better by that alone than what splits have reached: then the search begins anew there."""
         if self.root is None or not self.open or not self.counts.add_up(self.open):
             return False
-        chosen = self.open_clauses
-        brancher = self.bounder.brancher
-        work = Tightening.of(self.query, self.cases, brancher, self.root.take(chosen))
-        work.run(min(time.monotonic() + seconds, self.deadline))
+        chosen, brancher = self.open_clauses, self.bounder.brancher
+        end = min(time.monotonic() + seconds, self.deadline)
         try:
             with until(self.deadline):
+                work = Tightening.of(self.query, self.cases, brancher, self.root.take(chosen))
+                work.run(end)
                 first = self._first_domains(chosen, work.cases)
         except TimeLimit:
             return False

@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from boundlab.verify.boxes import Boxes
+
 MEMORY = 1 << 31
 """Bytes that open boxes may take."""
-
-
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """Subdomains: lower and upper (domains, in), the clause that each is for, the best lower bound
-    of its rows that is known, how much splitting each coordinate would do (domains, in), and how
-    often it was halved, clipping included (domains,)."""
-
-    lower: Tensor
-    upper: Tensor
-    clause: Tensor
-    bound: Tensor
-    score: Tensor
-    depth: Tensor
-
-    def __len__(self) -> int:
-        return len(self.clause)
-
-    def take(self, chosen: Tensor) -> Boxes:
-        return Boxes(*(part[chosen] for part in self._parts()))
-
-    def _parts(self) -> list[Tensor]:
-        return [self.lower, self.upper, self.clause, self.bound, self.score, self.depth]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._parts())
-
-    @staticmethod
-    def join(parts: list[Boxes]) -> Boxes:
-        columns = zip(*(part._parts() for part in parts), strict=True)
-        return Boxes(*(torch.cat(column) for column in columns))
-
-    @property
-    def volume(self) -> float:
-        """The sum of their shares of the boxes that they came from."""
-        return float((2.0**-self.depth).sum())
 
 
 class Pool:
@@ -56,6 +19,11 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.boxes)
+
+    @property
+    def volume(self) -> float:
+        """The share of the first boxes that is open, summed over these."""
+        return self.boxes.volume
 
     @property
     def bound(self) -> float:
@@ -73,8 +41,8 @@ class Pool:
         return self._taken(torch.topk(self.boxes.bound, count, largest=False).indices)
 
     def draw(self, count: int, generator: torch.Generator) -> Boxes:
-        """Take out boxes at random."""
-        return self._taken(torch.randperm(len(self), generator=generator)[:count])
+        """Boxes at random, some perhaps several times; they stay."""
+        return self.boxes.take(torch.randint(len(self), (count,), generator=generator))
 
     def _taken(self, order: Tensor) -> Boxes:
         found = self.boxes.take(order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -32,8 +32,10 @@ ATTACK_SECONDS, ATTACK_SHARE = 0.5, 0.1
 """How long the first attack may take, and later ones, as a share of what was spent between."""
 SLICE = 4.0
 """Seconds of branch and bound before the next attack, and twice as many then."""
-SOLVER_SHARE = 0.2
-"""Share of the time that is left that a solver may take."""
+SOLVER_SHARE = 0.5
+"""The time of a solver, as a share of what every other way of searching has."""
+PATIENCE = 2.0
+"""Input splitting goes on alone if it expects to end within this many times what is left."""
 FEW_INPUTS = 20
 """Inputs that move up to which they are split first; neurons if there are more."""
 MANY_INPUTS = 200
@@ -135,9 +137,12 @@ class Portfolio:
         while not self.is_over:
             before = time.monotonic()
             for name, work in self.ways():
-                if not self.is_over:
-                    self.stage(name, work)
+                if self.is_over:
+                    return
+                self.stage(name, work)
+                if self.doubted:
                     self.believe()
+                    break
             if self.is_stuck:
                 return
             self.slice *= 2
@@ -145,19 +150,20 @@ class Portfolio:
             if not self.is_over:
                 self.stage("attack", self.attack)
 
-    def ways(self) -> list[tuple[str, Callable[[], str]]]:
-        """How to search: splits of inputs where few move, of neurons first where many do; tighter
-        intervals for as long as they help; a solver."""
+    def ways(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """How to search: splits of inputs where few move, alone if they expect to end; of neurons
+        first where many do; tighter intervals for as long as they help; a solver."""
         inputs = ("input splitting", self.split_inputs)
-        found = [("neuron splitting", self.split_neurons)]
-        if self.worth_tightening:
-            found.append(("tightening", self.tighten))
-        found.append(("milp", self.solve))
         if self.query.movable <= FEW_INPUTS:
-            return [inputs, *found]
-        if self.query.movable <= MANY_INPUTS:
-            return [*found, inputs]
-        return found
+            yield inputs
+            if self.inputs.expected_seconds <= PATIENCE * self.seconds_left:
+                return
+        yield "neuron splitting", self.split_neurons
+        if self.worth_tightening:
+            yield "tightening", self.tighten
+        yield "milp", self.solve
+        if FEW_INPUTS < self.query.movable <= MANY_INPUTS:
+            yield inputs
 
     @property
     def is_stuck(self) -> bool:
@@ -243,16 +249,15 @@ class Portfolio:
         return f"bound {before:.4g} to {after:.4g}"
 
     def solve(self) -> str:
-        """Ask a solver for whole clauses, once, and for the domains that cannot be split."""
+        """Ask a solver for whole clauses, and for the domains that cannot be split."""
         if self.neurons is None or self.neurons.root is None:
             return "not tried: no bounds to begin with"
-        end = time.monotonic() + SOLVER_SHARE * self.seconds_left
-        whole = None
+        end = time.monotonic() + min(SOLVER_SHARE * self.slice, self.seconds_left)
         if self.exact is None:
             self.exact = ExactSearch(self.query, self.neurons.problem)
-            whole = self.neurons.root.take(self.neurons.open_clauses)
+        whole = self.neurons.root.take(self.neurons.open_clauses)
         refuted = 0
-        if whole is not None and self.exact.can(whole):
+        if self.exact.can(whole):
             refuted = self.solve_clauses(whole, end)
         leaves = self.solve_leaves(end)
         self.proved = self.neurons.is_proved and self.found is None

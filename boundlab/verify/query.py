@@ -23,7 +23,7 @@ from boundlab.onnx import OnnxModel
 from boundlab.onnx.batching import sample_shape
 from boundlab.regions import Box, Region
 from boundlab.specs.property import Case, Clause, Property
-from boundlab.verify.pool import Boxes
+from boundlab.verify.boxes import Boxes
 from boundlab.verify.rounding import FLOOR, Rounding, in_double, looked_at
 
 ROOM = 4.0

@@ -16,7 +16,9 @@ import boundlab as bl
 from boundlab.methods.method import METHODS as ROWS
 from boundlab.relaxations.interval import Interval
 
-METHODS = {name: row for name, row in ROWS.items() if name != "beta-crown"}
+APART = ("beta-crown", "forward+crown")
+"""Methods with tests of their own: tests/methods/test_state.py and test_method.py."""
+METHODS = {name: row for name, row in ROWS.items() if name not in APART}
 """The methods that everything is attacked with. beta-crown is alpha-crown with other intermediate
 bounds: tests/methods/test_state.py attacks it, where there are splits."""
 

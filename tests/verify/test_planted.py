@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import boundlab as bl
 from boundlab.specs.formula import Linear, Or
-from boundlab.verify.bound import Lines
 from boundlab.verify.clip import clip
+from boundlab.verify.lines import Lines
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
 from tests.verify.planted import Blind, Stated, is_gap, planted, search

@@ -1,0 +1,106 @@
+"""Boxes of inputs: split, and judged by lines below the rows of their clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from boundlab.verify.clip import clip
+from boundlab.verify.lines import Lines
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Subdomains: lower and upper (domains, in), the clause that each is for, the best lower bound
+    of its rows that is known, how much splitting each coordinate would do (domains, in), and how
+    often it was halved, clipping included (domains,)."""
+
+    lower: Tensor
+    upper: Tensor
+    clause: Tensor
+    bound: Tensor
+    score: Tensor
+    depth: Tensor
+
+    def __len__(self) -> int:
+        return len(self.clause)
+
+    def take(self, chosen: Tensor) -> Boxes:
+        return Boxes(*(part[chosen] for part in self._parts()))
+
+    def _parts(self) -> list[Tensor]:
+        return [self.lower, self.upper, self.clause, self.bound, self.score, self.depth]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._parts())
+
+    @staticmethod
+    def join(parts: list[Boxes]) -> Boxes:
+        columns = zip(*(part._parts() for part in parts), strict=True)
+        return Boxes(*(torch.cat(column) for column in columns))
+
+    @property
+    def volume(self) -> float:
+        """The sum of their shares of the boxes that they came from."""
+        return float((2.0**-self.depth).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What lines say of boxes: which are proved and which empty, (domains,); the boxes, clipped,
+    with their bounds and scores."""
+
+    proved: Tensor
+    empty: Tensor
+    boxes: Boxes
+
+    @property
+    def undecided(self) -> Tensor:
+        return ~(self.proved | self.empty)
+
+
+def judge(boxes: Boxes, lines: Lines, clips: bool) -> Judgement:
+    """A box is proved if a line is positive on it, and empty if nothing of it is left where all
+    lines are at most 0. clips: whether boxes are shrunk to where they are."""
+    proved = (lines.least(boxes.lower, boxes.upper) > 0).any(1)
+    empty = torch.zeros_like(proved)
+    before = boxes.upper - boxes.lower
+    if clips:
+        lower, upper, empty = clip(lines.a, lines.b, boxes.lower, boxes.upper)
+        boxes = replace(boxes, lower=lower, upper=upper)
+    width = boxes.upper - boxes.lower
+    kept = torch.where((width > 0) & (before > 0), width / before, 1)
+    judged = replace(
+        boxes,
+        bound=torch.maximum(boxes.bound, lines.least(boxes.lower, boxes.upper).amax(1)),
+        score=(lines.a.abs().sum(1) * width).nan_to_num(0.0, 0.0, 0.0),
+        depth=boxes.depth - kept.log2().sum(1),
+    )
+    return Judgement(proved, empty & ~proved, judged)
+
+
+def halved(boxes: Boxes, count: int) -> Boxes:
+    """Every box in 2, 4, 8, ... parts, as many as make about ``count``, along the coordinates with
+    the largest scores: first all the lower parts of the last split, then all the upper ones."""
+    levels = 1
+    while len(boxes) * 2 ** (levels + 1) <= count:
+        levels += 1
+    for _ in range(levels):
+        movable = boxes.upper > boxes.lower
+        score = torch.where(movable, boxes.score, -1.0)
+        place = score.argmax(1, keepdim=True)
+        # nothing matters: halve what is widest
+        flat = score.gather(1, place) <= 0
+        widest = (boxes.upper - boxes.lower).argmax(1, keepdim=True)
+        place = torch.where(flat, widest, place)
+        low, up = boxes.lower.gather(1, place), boxes.upper.gather(1, place)
+        middle = low + (up - low) / 2
+        rest = boxes.score.scatter(1, place, boxes.score.gather(1, place) / 2)
+        depth = boxes.depth + 1
+        left = replace(boxes, upper=boxes.upper.scatter(1, place, middle), score=rest, depth=depth)
+        right = replace(boxes, lower=boxes.lower.scatter(1, place, middle), score=rest, depth=depth)
+        boxes = Boxes.join([left, right])
+    return boxes
