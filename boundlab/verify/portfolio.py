@@ -249,7 +249,7 @@ class Portfolio:
         end = time.monotonic() + SOLVER_SHARE * self.seconds_left
         whole = None
         if self.exact is None:
-            self.exact = ExactSearch(self.query, self.neurons.problem)
+            self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
             whole = self.neurons.root.take(self.neurons.open_clauses)
         refuted = 0
         if whole is not None and self.exact.can(whole):

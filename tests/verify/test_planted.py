@@ -16,6 +16,7 @@ from boundlab.verify.bound import Lines
 from boundlab.verify.clip import clip
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
+from tests.verify.further import FURTHER, planted_further, status_of
 from tests.verify.planted import Blind, Stated, is_gap, planted, search
 
 WAYS = ("inputs", "neurons", "blind", "verify")
@@ -173,3 +174,17 @@ def test_steps_have_no_slopes_to_choose_splits_by() -> None:
     found.begin(torch.arange(1))
     found.run()
     assert not found.is_proved and found.counts.add_up(found.open)
+
+
+@pytest.mark.parametrize("seed", range(len(FURTHER)))
+def test_planted_further(seed: int) -> None:
+    kind = list(FURTHER)[seed]
+    one = planted_further(seed, kind)
+    assert status_of(one, "stages", 0.1) != "holds", one.what
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(1, "deeper"), (80, "apart")])
+def test_solver_where_nothing_moves(seed: int, kind: str) -> None:
+    """Values that are points: the solver once called what it was given infeasible."""
+    one = planted_further(seed, kind)
+    assert status_of(one, "stages", 0.3) != "holds", one.what
