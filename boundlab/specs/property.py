@@ -96,7 +96,8 @@ class Clause:
 
     @staticmethod
     def of(inequalities: Sequence[Inequality], inputs: int, outputs: int) -> Clause:
-        """The inequalities as matrices."""
+        """The inequalities as matrices; 0 <= 0 if there are none, which always hold."""
+        inequalities = inequalities or [Inequality(Linear.number(0.0))]
         A = torch.zeros(len(inequalities), outputs, dtype=torch.float64)
         B = None
         if any(one.linear.inputs for one in inequalities):

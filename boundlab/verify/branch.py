@@ -49,7 +49,8 @@ class Brancher:
     def best_splits(self, state: BoundState, levels: int) -> tuple[Tensor, Tensor]:
         """The best elements to split and their scores: (domains, levels); fewer levels if not all
         domains have so many."""
-        scores = torch.cat(self.scores(state), 1)
+        nothing = torch.zeros(state.samples or 0, 1)  # of a model without relaxations
+        scores = torch.cat(self.scores(state) or [nothing], 1)
         best = torch.topk(scores, min(levels, scores.shape[1]), 1)
         deep = max(int((best.values > 0).all(0).sum()), 1)
         return best.indices[:, :deep], best.values[:, :deep]
@@ -78,7 +79,7 @@ class Brancher:
         with torch.enable_grad():
             bounds = self.problem.bounds(replace(state, intervals=inner), SCORING, "lower")
             total = bounds.lower.amax(1).sum()
-            if total.requires_grad:  # else no relaxation depends on its interval
+            if ends and total.requires_grad:  # else no relaxation depends on its interval
                 found = torch.autograd.grad(total, ends, allow_unused=True)
         slopes = {}
         for number, name in enumerate(nodes):

@@ -3,11 +3,13 @@ open."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
+from boundlab.relaxations.interval import Interval
 from boundlab.verify.boxes import Boxes
 from boundlab.verify.branch import of_domains, per_domain
 from boundlab.verify.milp import Box, Encoding, Entering, encode, import_highspy, solve
@@ -21,13 +23,17 @@ class ExactSearch:
     """Decides the domains of neuron splitting, if the network is made of ReLUs, is small, and the
     solver is installed."""
 
-    def __init__(self, query: Query, problem: Problem) -> None:
+    def __init__(self, query: Query, problem: Problem, root: BoundState) -> None:
+        """root: what is known of the whole region, which gives the solver its units."""
         self.boxes: Boxes = query.first_boxes()
         self.spec = query.rows.spec()
         plan = problem.net.questions.plan(problem.regions)
         self.encoding: Encoding | None = None
         if import_highspy() is not None and len(plan.sources) == 1:
-            self.encoding = encode(plan, query.shape, problem.constants)
+            held = [name for name in root.intervals if root.layout(name).batched]
+            ends = {name: _hull(per_domain(root, name)) for name in held}
+            ends[plan.sources[0]] = _hull(Interval(self.boxes.lower, self.boxes.upper))
+            self.encoding = encode(plan, query.shape, problem.constants, ends)
 
     def can(self, state: BoundState) -> bool:
         """Whether all domains of a state are small enough to be tried."""
@@ -53,6 +59,11 @@ class ExactSearch:
         if point is None:
             return found == "infeasible", None
         return False, torch.from_numpy(point)
+
+
+def _hull(x: Interval) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of all domains together, (domains, elements) -> (elements,)."""
+    return x.lower.amin(0).numpy(), x.upper.amax(0).numpy()
 
 
 def _entering(state: BoundState, node: str, domain: int) -> Entering:

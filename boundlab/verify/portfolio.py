@@ -16,7 +16,8 @@ from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.descent import pulled_inside
 from boundlab.attacks.targets import Model, Target
 from boundlab.capture.torch_export import Function
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, TimeLimit
+from boundlab.methods.deadline import until
 from boundlab.methods.state import BoundState
 from boundlab.net import Net
 from boundlab.specs.property import Property
@@ -197,7 +198,11 @@ class Portfolio:
 
     def bounds(self) -> str:
         """Bound all clauses on the whole regions."""
-        self.query = Query.of(self.model, self.prop)
+        try:
+            with until(self.deadline):
+                self.query = Query.of(self.model, self.prop)
+        except TimeLimit:
+            return "not even the rounding of the model was measured"
         return self.begin()
 
     def begin(self) -> str:
@@ -254,7 +259,7 @@ class Portfolio:
             return "not tried: no bounds to begin with"
         end = time.monotonic() + min(SOLVER_SHARE * self.slice, self.seconds_left)
         if self.exact is None:
-            self.exact = ExactSearch(self.query, self.neurons.problem)
+            self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
         whole = self.neurons.root.take(self.neurons.open_clauses)
         refuted = 0
         if self.exact.can(whole):
@@ -269,6 +274,8 @@ class Portfolio:
         refuted = 0
         for number, clause in enumerate(whole.origin.tolist()):
             now = time.monotonic()
+            if now > end:
+                break
             share = (end - now) / (len(whole.origin) - number)
             is_refuted, point = self.exact.decide(whole, number, share)
             if is_refuted:

@@ -214,8 +214,7 @@ def measured(rows: Rows, regions: Sequence[Region], rounding: Rounding) -> Rows:
     size = FLOOR * rows.constant.abs()
     rows = rows.with_more_slack(size, torch.arange(len(rows)))
     for case, region in enumerate(regions):
-        members = looked_at(region, generator)
-        rounded = rounding(members, rounding.target(members)).amax(0, keepdim=True)
+        rounded = rounding.largest(looked_at(region, generator))
         own = (rows.case == case).nonzero().flatten()
         rows = rows.with_more_slack(rows.moved(rounded.expand(len(own), -1), own), own)
     if not bool(rows.slack.isfinite().all()):

@@ -15,12 +15,15 @@ from torch import Tensor, nn
 
 from boundlab.attacks.descent import vertex
 from boundlab.attacks.targets import Target
+from boundlab.methods.deadline import check_time
 from boundlab.regions import Region
 
 POINTS = 256
 """Random inputs at which the rounding of the model is measured."""
 VERTICES = 64
 """Vertices at which it is measured too."""
+VALUES = 1 << 16
+"""Elements of the inputs at which it is measured at once."""
 FLOOR = 1e-10
 """What bounds in double precision may be off, as a share of what they are of."""
 FINER = 2.0**-29
@@ -52,6 +55,15 @@ class Rounding:
             return moved
         coarse = FINER * (self.single(x).double() - true).abs()
         return moved + coarse.nan_to_num(0.0, 0.0, 0.0)  # single precision may overflow
+
+    @torch.no_grad()
+    def largest(self, x: Tensor) -> Tensor:
+        """The most at inputs x, a few at a time: (1, outputs). TimeLimit if that takes too long."""
+        found = []
+        for part in x.split(max(VALUES // max(x[0].numel(), 1), 1)):
+            check_time()
+            found.append(self(part, self.target(part)).amax(0, keepdim=True))
+        return torch.cat(found).amax(0, keepdim=True)
 
 
 def looked_at(region: Region, generator: torch.Generator) -> Tensor:

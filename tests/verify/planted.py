@@ -300,6 +300,7 @@ class Blind(Portfolio):
 
 def by_blind(one: Planted, seconds: float) -> str:
     found = Blind(one.model, one.prop, time.monotonic() + seconds)
+    found.slice = seconds / 8  # so that all stages have their turn
     found.run()
     return found.verdict().status
 

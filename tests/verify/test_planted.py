@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import boundlab as bl
-from boundlab.specs.formula import Linear, Or
+from boundlab.specs.formula import And, Linear, Or
+from boundlab.verify import rounding
 from boundlab.verify.clip import clip
 from boundlab.verify.lines import Lines
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
+from tests.verify.further import FURTHER, planted_further, status_of
 from tests.verify.planted import Blind, Stated, is_gap, planted, search
 
 WAYS = ("inputs", "neurons", "blind", "verify")
@@ -173,3 +175,49 @@ def test_steps_have_no_slopes_to_choose_splits_by() -> None:
     found.begin(torch.arange(1))
     found.run()
     assert not found.is_proved and found.counts.add_up(found.open)
+
+
+@pytest.mark.parametrize("seed", range(len(FURTHER)))
+def test_planted_further(seed: int) -> None:
+    kind = list(FURTHER)[seed]
+    one = planted_further(seed, kind)
+    assert status_of(one, "stages", 0.1) != "holds", one.what
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(1, "deeper"), (80, "apart")])
+def test_solver_where_nothing_moves(seed: int, kind: str) -> None:
+    """Values that are points: the solver once called what it was given infeasible."""
+    one = planted_further(seed, kind)
+    assert status_of(one, "stages", 0.3) != "holds", one.what
+
+
+def test_affine_models_that_bounds_leave_open() -> None:
+    """Nothing can be split, and the solver has no ReLU."""
+    model = nn.Linear(3, 1)
+    with torch.no_grad():
+        most = float(model(UNIT.upper * (model.weight > 0)))
+    prop = bl.Property(UNIT, lambda y: y[:, 0] <= most + 1e-9)
+    blind = Blind(model, prop, time.monotonic() + 2)
+    blind.slice = 0.1
+    blind.run()
+    assert blind.verdict().status == "unknown"
+
+
+def test_all_inputs_are_unsafe() -> None:
+    trivial = [(UNIT, Stated(And(())))]
+    verdict = bl.verify(nn.Linear(3, 1), bl.Property.of_unsafe(trivial), timeout=5)
+    assert verdict.status == "violated"
+
+
+class Slow(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(0.01 * len(x))
+        return x
+
+
+def test_measuring_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "VALUES", 3)
+    blind = Blind(Slow(), bl.Property(UNIT, lambda y: y[:, 0] < 9), time.monotonic() + 0.3)
+    blind.run()
+    verdict = blind.verdict()
+    assert verdict.status == "unknown" and verdict.seconds < 3
