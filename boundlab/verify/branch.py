@@ -17,6 +17,7 @@ from torch import Tensor
 from boundlab.methods.method import Method
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
+from boundlab.regions import Box
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import aten
 
@@ -28,6 +29,30 @@ ASIDE = 1e-5
 interval arithmetic gives the same end, the gradient would go there."""
 OTHER_SIDE = 0.1
 """How much the larger of the two gains of a split counts beside the smaller one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Gradients of the bounds of domains. slopes: by the ends of intervals, (domains, elements) for
+    each node; corners (domains, in): where the linear function below the rows is least."""
+
+    slopes: dict[str, Interval]
+    corners: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Elements to split and their scores, both (domains, levels), the best one first; corners
+    (domains, in), which may be counterexamples."""
+
+    places: Tensor
+    scores: Tensor
+    corners: Tensor
+
+    @property
+    def can(self) -> Tensor:
+        """Which domains can be split: (domains,)."""
+        return self.scores[:, 0] > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +71,19 @@ class Brancher:
         """The nodes that are split, and whether at 0: those with numbers, not truth values."""
         return {name: kinked for name, kinked in self.read.items() if name in state.intervals}
 
-    def best_splits(self, state: BoundState, levels: int) -> tuple[Tensor, Tensor]:
-        """The best elements to split and their scores: (domains, levels); fewer levels if not all
-        domains have so many."""
+    def best_splits(self, state: BoundState, levels: int) -> Splits:
+        """The best elements to split; fewer levels if not all domains have so many."""
+        look = self.look(state)
         nothing = torch.zeros(state.samples or 0, 1)  # of a model without relaxations
-        scores = torch.cat(self.scores(state) or [nothing], 1)
+        scores = torch.cat(self._scores(state, look.slopes) or [nothing], 1)
         best = torch.topk(scores, min(levels, scores.shape[1]), 1)
         deep = max(int((best.values > 0).all(0).sum()), 1)
-        return best.indices[:, :deep], best.values[:, :deep]
+        return Splits(best.indices[:, :deep], best.values[:, :deep], look.corners)
 
-    def scores(self, state: BoundState) -> list[Tensor]:
+    def _scores(self, state: BoundState, slopes_of: dict[str, Interval]) -> list[Tensor]:
         """How much a split of each element raises the lower of the two bounds, and a little of the
         higher: (domains, elements) for each node."""
         found = []
-        slopes_of = self.slopes(state)
         for name, kinked in self.nodes(state).items():
             x, slopes = per_domain(state, name), slopes_of[name]
             at = _split_points(x, kinked)
@@ -69,23 +93,38 @@ class Brancher:
             found.append(torch.where(splits, score + 1e-12 * (x.upper - x.lower), 0))
         return found
 
-    def slopes(self, state: BoundState) -> dict[str, Interval]:
-        """The gradients of the bounds by the ends of intervals, (domains, elements) for each
-        node."""
+    def look(self, state: BoundState) -> Look:
+        """The gradients of the bounds of domains by what they depend on."""
         nodes = self.nodes(state)
         inner = {name: _moved_inward(x) for name, x in state.intervals.items()}
         ends = [end for name in nodes for end in (inner[name].lower, inner[name].upper)]
+        problem, box = self._with_own_boxes(state)
+        ends += [box.lower, box.upper]
         found: Sequence[Tensor | None] = [None] * len(ends)
+        own = torch.arange(state.samples or 0)
         with torch.enable_grad():
-            bounds = self.problem.bounds(replace(state, intervals=inner), SCORING, "lower")
-            total = bounds.lower.amax(1).sum()
-            if ends and total.requires_grad:  # else no relaxation depends on its interval
+            given = replace(state, intervals=inner, origin=own)
+            total = problem.bounds(given, SCORING, "lower").lower.amax(1).sum()
+            if total.requires_grad:  # else it depends on nothing
                 found = torch.autograd.grad(total, ends, allow_unused=True)
         slopes = {}
         for number, name in enumerate(nodes):
             both = [_or_zeros(found[2 * number + side], inner[name].lower) for side in (0, 1)]
             slopes[name] = Interval(*(of_domains(state, name, slope) for slope in both))
-        return slopes
+        at_lower, at_upper = (_or_zeros(found[side], box.lower) for side in (-2, -1))
+        corners = torch.where(at_lower.abs() >= at_upper.abs(), box.lower, box.upper)
+        return Look(slopes, corners.detach().flatten(1))
+
+    def _with_own_boxes(self, state: BoundState) -> tuple[Problem, Box]:
+        """The problem with a box for each domain, whose ends have gradients."""
+        ((name, region),) = self.problem.regions.items()
+        hull = region.hull()
+        lower, upper = (end[state.origin].clone() for end in (hull.lower, hull.upper))
+        box = Box(lower.requires_grad_(), upper.requires_grad_())
+        spec = self.problem.spec
+        if spec is not None and spec.dim() == 3:
+            spec = spec[state.origin]
+        return replace(self.problem, regions={name: box}, spec=spec), box
 
     def halved(self, state: BoundState, place: Tensor) -> BoundState:
         """Both sides of an element (domains,) of each domain: (2 * domains)."""

@@ -16,7 +16,7 @@ from boundlab.methods.alpha import Alpha
 from boundlab.methods.method import Method
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
-from boundlab.verify.branch import Brancher
+from boundlab.verify.branch import Brancher, Splits
 
 BETA_CROWN = Method("beta-crown", "interval", "backward", optimize=True)
 
@@ -94,8 +94,8 @@ class DomainBounder:
         return state, BETA_CROWN, "lower", climbing
 
     @torch.no_grad()
-    def best_splits(self, state: BoundState, levels: int) -> tuple[Tensor, Tensor]:
-        """The best elements to split and their scores: (domains, levels)."""
+    def best_splits(self, state: BoundState, levels: int) -> Splits:
+        """The best elements to split of each domain."""
         if self.coarse is None:
             return self.brancher.best_splits(state, levels)
         coarse = replace(self.brancher, problem=self.coarse)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from boundlab.errors import BoundlabError, MemoryLimit, TimeLimit, UnsupportedOperator
 from boundlab.methods.deadline import until
@@ -22,6 +20,7 @@ from boundlab.verify.counts import Counts
 from boundlab.verify.estimate import tree_size
 from boundlab.verify.lines import Lines
 from boundlab.verify.pool import Pool
+from boundlab.verify.query import Try
 
 METHODS = {"crown-ibp": 0.2, "forward+backward": 0.2, "forward+crown": 0.5, "crown": 0.5}
 """From cheap to tight, with the share of the time that each may take for the first boxes."""
@@ -40,10 +39,6 @@ ALONE_SECONDS = 1.0
 """How long the tightest method is tried before methods are compared."""
 AGAIN = 8
 """Methods are compared again after so many times what that took, and twice as many then."""
-
-Try = Callable[[Tensor, Tensor], bool]
-"""Whether one of some inputs (points, in), each for a clause (points,), is a counterexample, or
-another reason to end the search."""
 
 
 class InputSplitting:

@@ -17,7 +17,7 @@ from boundlab.methods.state import BoundState
 from boundlab.verify.bound import FORWARD
 from boundlab.verify.counts import Counts
 from boundlab.verify.domains import DomainBounder, Domains
-from boundlab.verify.query import Query
+from boundlab.verify.query import Query, Try, nothing
 from boundlab.verify.tighten import Tightening
 
 ROOT_STEPS, STEPS = 30, 7
@@ -33,10 +33,12 @@ MEMORY = 4 << 30
 
 class NeuronSplitting:
     """The search over constraints on neurons. Its problem has the rows of every clause, as
-    samples."""
+    samples. try_points: is shown where lines are least."""
 
-    def __init__(self, query: Query, deadline: float) -> None:
+    def __init__(self, query: Query, deadline: float, try_points: Try = nothing) -> None:
         self.query = query
+        self.try_points = try_points
+        self.found = False
         self.problem = query.problem()
         self.bounder = DomainBounder(self.problem)
         self.deadline = deadline
@@ -73,7 +75,8 @@ class NeuronSplitting:
 
     @property
     def is_over(self) -> bool:
-        return not self.chunks or self.is_full or time.monotonic() > self.deadline
+        is_late = time.monotonic() > self.deadline
+        return self.found or not self.chunks or self.is_full or is_late
 
     @property
     def is_stuck(self) -> bool:
@@ -82,7 +85,8 @@ class NeuronSplitting:
 
     @property
     def is_proved(self) -> bool:
-        return not self.open and self.counts.opened > 0 and self.counts.add_up(0)
+        is_done = not self.open and self.counts.opened > 0
+        return is_done and not self.found and self.counts.add_up(0)
 
     @torch.no_grad()
     def begin(self, chosen: Tensor) -> None:
@@ -92,7 +96,7 @@ class NeuronSplitting:
         try:
             with until(self.deadline):
                 self._keep(self._first_domains(chosen, None))
-        except TimeLimit:
+        except (TimeLimit, MemoryLimit):
             self.not_bounded = chosen
 
     def _first_domains(self, chosen: Tensor, known: BoundState | None) -> Domains:
@@ -136,7 +140,7 @@ class NeuronSplitting:
                 work = Tightening.of(self.query, self.cases, brancher, self.root.take(chosen))
                 work.run(end)
                 first = self._first_domains(chosen, work.cases)
-        except TimeLimit:
+        except (TimeLimit, MemoryLimit):
             return False
         if float(first.bound.min()) > self.bound:
             self.counts.opened += len(first) - self.open
@@ -177,10 +181,11 @@ class NeuronSplitting:
     def _split(self, parents: Domains) -> None:
         """Bound the children of domains; those without an element to split stay open for ever."""
         levels = _levels(len(parents), self.batch)
-        places, scores = self.bounder.best_splits(parents.state, levels)
-        free = scores[:, 0] > 0
+        splits = self.bounder.best_splits(parents.state, levels)
+        self.found = self.found or self.try_points(splits.corners.double(), parents.origin)
+        free = splits.can
         if bool(free.any()):
-            places, given = places[free], parents.take(free)
+            places, given = splits.places[free], parents.take(free)
             children = self.bounder.bounded(self.bounder.halved(given.state, places), STEPS)
             copies = 2 ** places.shape[1]
             # what holds for a parent holds for its children

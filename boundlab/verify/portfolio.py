@@ -229,7 +229,7 @@ class Portfolio:
 
     def split_neurons(self) -> str:
         if self.neurons is None:
-            self.neurons = NeuronSplitting(self.query, self.deadline)
+            self.neurons = NeuronSplitting(self.query, self.deadline, self.try_points)
             self.neurons.begin(self.open_clauses)
         search = self.neurons
         search.run(self.slice)

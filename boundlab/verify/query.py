@@ -7,7 +7,7 @@ cases, padded to the same number by repetition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +26,9 @@ from boundlab.specs.property import Case, Clause, Property
 from boundlab.verify.boxes import Boxes
 from boundlab.verify.rounding import FLOOR, Rounding, in_double, looked_at
 
+Try = Callable[[Tensor, Tensor], bool]
+"""Whether one of some inputs (points, in), each for a clause (points,), is a counterexample, or
+another reason to end the search."""
 ROOM = 4.0
 """How much more than measured the model may round."""
 
@@ -94,6 +97,11 @@ def _padded(clause: Clause, region: Region, size: int) -> tuple[Tensor, Tensor, 
         count = region.centre.numel()
         inputs = torch.zeros(len(clause.constant), count, dtype=torch.float64)
     return clause.outputs[index], inputs[index], clause.constant[index]
+
+
+def nothing(points: Tensor, clause: Tensor) -> bool:
+    """Points that nobody tries."""
+    return False
 
 
 class Observed(nn.Module):

@@ -132,7 +132,7 @@ class Tightening:
         assert clauses.origin is not None
         case = query.rows.case[clauses.origin]
         gains = {}
-        for name, slopes in brancher.slopes(clauses).items():
+        for name, slopes in brancher.look(clauses).slopes.items():
             width = per_domain(clauses, name)
             room = width.upper - width.lower
             of_ends = [gain(slopes.lower, room), gain(slopes.upper, -room)]
@@ -211,12 +211,11 @@ class Tree:
         rows = len(self.leaves.open.origin.unique())
         chosen = self.leaves.worst(max(BATCH // rows, 1))
         parents = self.leaves.open.take(chosen)
-        places, scores = self.bounder.best_splits(parents.state, 1)
-        free = scores[:, 0] > 0
-        split, stuck = parents.take(free), parents.take(~free)
+        splits = self.bounder.best_splits(parents.state, 1)
+        split, stuck = parents.take(splits.can), parents.take(~splits.can)
         children = split
         if len(split):
-            halves = self.bounder.halved(split.state, places[free])
+            halves = self.bounder.halved(split.state, splits.places[splits.can])
             children = self.bounder.bounded(halves, STEPS, self.enough)
             inherited = torch.maximum(children.bound, split.bound.repeat(2))
             children = replace(children, bound=inherited)

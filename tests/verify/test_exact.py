@@ -155,7 +155,7 @@ def test_children_cover_their_parents() -> None:
     if not search.chunks:
         pytest.skip("proved at once")
     parent = search.chunks[0]
-    places, _ = search.bounder.best_splits(parent.state, 2)
+    places = search.bounder.best_splits(parent.state, 2).places
     state = search.bounder.halved(parent.state, places)
     with torch.no_grad():
         found = search.problem.bounds(state, "beta-crown", "lower")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.verify.bound import Bounder
 from boundlab.verify.inputs import InputSplitting
+from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU)
@@ -165,3 +166,25 @@ def test_mistakes() -> None:
         bl.verify(network(0), bl.Linf(torch.zeros(1, 3), 0.1))  # type: ignore[arg-type]
     with pytest.raises(bl.ArgumentError, match="timeout"):
         bl.verify(network(0), bl.robust(torch.zeros(1, 3), 0.1, label=0), timeout=-1)
+
+
+def test_neuron_splitting_tries_the_corners_of_its_lines() -> None:
+    """They are vertices of the box, and one of them is the violation."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(30, 20), nn.ReLU(), nn.Linear(20, 1)).double()
+    with torch.no_grad():
+        model[2].weight.abs_()  # so that the value is convex, and largest at a vertex
+        model[2].weight.mul_(0.02)[0, 0] = 1.0
+        best = float(model(model[0].weight[0].sign()[None]))
+    box = bl.Box(-torch.ones(1, 30).double(), torch.ones(1, 30).double())
+    query = Query.of(model, bl.Property(box, lambda y: y[:, 0] < best - 1e-6))
+
+    def tried(x: Tensor, clause: Tensor) -> bool:
+        assert (x.abs() == 1).all() and (clause == 0).all() and x.shape[1] == 30
+        with torch.no_grad():
+            return bool((model(x) >= best - 1e-6).any())
+
+    search = NeuronSplitting(query, time.monotonic() + 20, tried)
+    search.begin(torch.arange(1))
+    search.run()
+    assert search.found and not search.is_proved
