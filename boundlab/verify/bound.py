@@ -34,7 +34,7 @@ class Bounder:
 
     def lines(self, lower: Tensor, upper: Tensor, clause: Tensor, method: str) -> Lines:
         """Lines below the rows of clauses (domains,) over boxes (domains, in)."""
-        return self._lines(lower, upper, self.spec[clause], method)
+        return Lines.beside(self._lines(lower, upper, self.spec[clause], method))
 
     def lines_of_cases(
         self, lower: Tensor, upper: Tensor, clause: Tensor, method: str
@@ -50,15 +50,21 @@ class Bounder:
             spec = self.spec[clause[padded]].flatten(1, 2)
             found = self._lines(lower[padded].amin(1), upper[padded].amax(1), spec, method)
             held = torch.arange(most) < torch.tensor([[len(members)] for members in part])
-            yield padded[held], found.apart(most).take(held.flatten())
+            apart = Lines.beside([lines.apart(most) for lines in found])
+            yield padded[held], apart.take(held.flatten())
 
     @torch.no_grad()
-    def _lines(self, lower: Tensor, upper: Tensor, spec: Tensor, method: str) -> Lines:
-        """Lines below spec (domains, rows, columns) over boxes (domains, in)."""
+    def _lines(self, lower: Tensor, upper: Tensor, spec: Tensor, method: str) -> list[Lines]:
+        """Lines below spec (domains, rows, columns) over boxes (domains, in): those of the method,
+        and of forward mode if it was run before, which are not looser everywhere."""
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
         answer = self.net.ask((box,), {}, Options(find_method(method)))
-        a, b = lower_lines(answer.analysis, self.target, spec)
-        return Lines(a.flatten(2), b)
+        forward = [one for one in answer.stages[:-1] if one.forward_bounds is not None]
+        found = []
+        for stage in (answer.stages[-1], *forward):
+            a, b = lower_lines(stage.analysis, self.target, spec)
+            found.append(Lines(a.flatten(2), b))
+        return found
 
 
 def _repeated(members: Tensor, count: int) -> Tensor:

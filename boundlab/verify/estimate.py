@@ -12,28 +12,44 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from boundlab.verify.boxes import Boxes, Judgement, halved
 
 Judge = Callable[[Boxes], Judgement]
 
 
-def tree_size(boxes: Boxes, judge: Judge, generator: torch.Generator, deadline: float) -> float:
-    """The mean number of descendants of boxes. If the time is over before all descents have come to
-    an end, those that have stand for the others; infinite if none has."""
-    weight = torch.ones(len(boxes), dtype=torch.float64)
-    total, count = 0.0, len(boxes)
+def tree_sizes(boxes: Boxes, judge: Judge, generator: torch.Generator, deadline: float) -> Tensor:
+    """The number of descendants of each box as one descent has it: (boxes,). Infinite for those
+    that have not come to an end when the time is over."""
+    sizes = torch.zeros(len(boxes), dtype=torch.float64)
+    weight, owner = torch.ones_like(sizes), torch.arange(len(boxes))
     while len(boxes) and time.monotonic() < deadline:
-        total += 2 * float(weight.sum())
+        sizes[owner] += 2 * weight
         found = judge(halved(boxes, 1))
         left, right = found.undecided.reshape(2, -1)
         coin = torch.rand(len(left), generator=generator) < 0.5
         goes_right = right & (~left | coin)
         place = torch.arange(len(left)) + len(left) * goes_right
-        open_ones = left | right
-        weight = (weight * (left.double() + right.double()))[open_ones]
-        boxes = found.boxes.take(place[open_ones])
-    ended = count - len(boxes)
-    if not ended:
+        on = left | right
+        weight = (weight * (left.double() + right.double()))[on]
+        boxes, owner = found.boxes.take(place[on]), owner[on]
+    sizes[owner] = torch.inf
+    return sizes
+
+
+def mean_size(sizes: Tensor) -> float:
+    """The mean, where descents that have ended stand for the others; infinite if none has."""
+    ended = sizes[sizes.isfinite()]
+    if not len(ended):
         return math.inf
-    return total / ended
+    return float(ended.sum()) / len(ended) * len(sizes) / len(ended)
+
+
+def typical_size(sizes: Tensor) -> float:
+    """The geometric mean, which tells methods apart where few large trees would decide the mean.
+    Descents that have not ended count as ten times the largest that has."""
+    ended = sizes[sizes.isfinite()]
+    if not len(ended):
+        return math.inf
+    return float(sizes.clamp(max=10 * float(ended.max())).log().mean().exp())

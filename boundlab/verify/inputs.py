@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,7 +17,7 @@ from boundlab.methods.deadline import until
 from boundlab.verify.bound import FORWARD, Bounder
 from boundlab.verify.boxes import Boxes, Judgement, halved, judge
 from boundlab.verify.counts import Counts
-from boundlab.verify.estimate import tree_size
+from boundlab.verify.estimate import mean_size, tree_sizes, typical_size
 from boundlab.verify.lines import Lines
 from boundlab.verify.pool import Pool
 from boundlab.verify.query import Try
@@ -31,14 +31,29 @@ ROUND_SECONDS, ROUND_SHARE = 0.3, 0.05
 """How long bounding a batch should take, and the first one may, as a share of what is left."""
 BATCH = 64
 """Children of the first round."""
-DIVES, LEVELS = 32, 8
-"""Boxes from which methods are compared, at most, and how often they should be split for that."""
+DIVES = 64
+"""Boxes from which methods are compared."""
+SLOW = 10.0
+"""How many times longer than allowed one level of these may seem to take: one box alone, the first
+time, takes many times as long as one of many."""
 COMPARE_SHARE = 0.1
 """Share of the time that is left that a comparison may take."""
+CHEAPER = 3.0
+"""How many times faster a looser method must seem: samples seldom see the parts of large trees in
+which most of their boxes lie."""
 ALONE_SECONDS = 1.0
 """How long the tightest method is tried before methods are compared."""
 AGAIN = 8
 """Methods are compared again after so many times what that took, and twice as many then."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many seconds the search of a box by a method takes: on average, and typically."""
+
+    method: str
+    mean: float
+    typical: float
 
 
 class InputSplitting:
@@ -150,23 +165,25 @@ class InputSplitting:
         """Go on by the method that would be done first, as far as samples tell."""
         start = time.monotonic()
         seconds = COMPARE_SHARE * (self.deadline - start) / len(self.methods)
-        tightest_first = reversed(self.methods)
-        found = {method: self._estimate(method, seconds) for method in tightest_first}
-        best = min(found, key=lambda method: found[method])
-        self._use(best)
+        best = self._estimate(self.methods[-1], seconds)
+        for method in reversed(self.methods[:-1]):
+            other = self._estimate(method, seconds)
+            if CHEAPER * other.typical < best.typical:
+                best = other
+        self._use(best.method)
         now = time.monotonic()
         self.compared = now
-        self.expected_end = now + found[best] * len(self.pool)
+        self.expected_end = now + best.mean * len(self.pool)
         self.next_comparison = now + self.again * (now - start)
         self.again *= 2
 
-    def _estimate(self, method: str, seconds: float) -> float:
-        """How long the search of an open box by a method takes on average, as sampled in some
-        seconds; infinite if they do not tell."""
+    def _estimate(self, method: str, seconds: float) -> Estimate:
+        """How long the search of an open box by a method takes, as sampled in some seconds."""
         count, start = 0, time.monotonic()
-        level = seconds / LEVELS
-        dives = int(min(level / max(2 * self.seconds_per_box[method], 1e-9), DIVES))
-        boxes = self.pool.draw(max(dives, 2), self.generator)
+        dives = DIVES
+        if 2 * dives * self.seconds_per_box[method] > SLOW * seconds:
+            dives = 2
+        boxes = self.pool.draw(dives, self.generator)
 
         def bounded(children: Boxes) -> Judgement:
             nonlocal count
@@ -176,10 +193,11 @@ class InputSplitting:
 
         try:
             with until(start + 2 * seconds):
-                size = tree_size(boxes, bounded, self.generator, start + seconds)
+                sizes = tree_sizes(boxes, bounded, self.generator, start + seconds)
         except BoundlabError:
-            return math.inf
-        return size * (time.monotonic() - start) / count
+            return Estimate(method, math.inf, math.inf)
+        per_box = (time.monotonic() - start) / max(count, 1)
+        return Estimate(method, per_box * mean_size(sizes), per_box * typical_size(sizes))
 
     def refute(self, clause: int) -> None:
         """Another search has shown that a clause has no counterexample: its open boxes count as

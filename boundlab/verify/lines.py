@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,11 @@ class Lines:
 
     def take(self, chosen: Tensor) -> Lines:
         return Lines(self.a[chosen], self.b[chosen])
+
+    @staticmethod
+    def beside(parts: Sequence[Lines]) -> Lines:
+        """Several lines below the same rows as further rows of each domain."""
+        return Lines(torch.cat([one.a for one in parts], 1), torch.cat([one.b for one in parts], 1))
 
     def apart(self, count: int) -> Lines:
         """The rows of each domain as those of ``count`` domains: (count * domains, fewer rows)."""

@@ -6,11 +6,12 @@ import math
 import time
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor
 
 from boundlab.verify.boxes import Boxes, Judgement
-from boundlab.verify.estimate import tree_size
+from boundlab.verify.estimate import mean_size, tree_sizes, typical_size
 
 SMALL = 1 / 64
 
@@ -45,11 +46,19 @@ def size_of_tree(low: float, up: float) -> int:
 
 def test_mean_is_the_size() -> None:
     generator = torch.Generator().manual_seed(0)
-    found = tree_size(intervals(20000), judge, generator, time.monotonic() + 60)
+    found = tree_sizes(intervals(20000), judge, generator, time.monotonic() + 60)
     size = size_of_tree(0.0, 1.0)
-    assert size > 30 and abs(found - size) < 0.05 * size
+    assert size > 30 and abs(mean_size(found) - size) < 0.05 * size
+    assert typical_size(found) < mean_size(found)
 
 
 def test_nothing_ends_in_no_time() -> None:
     generator = torch.Generator().manual_seed(0)
-    assert tree_size(intervals(4), judge, generator, time.monotonic() - 1) == math.inf
+    found = tree_sizes(intervals(4), judge, generator, time.monotonic() - 1)
+    assert mean_size(found) == math.inf and typical_size(found) == math.inf
+
+
+def test_descents_that_have_not_ended() -> None:
+    sizes = torch.tensor([2.0, 2.0, 8.0, math.inf]).double()
+    assert mean_size(sizes) == 4 * 4 / 3
+    assert typical_size(sizes) == pytest.approx((2 * 2 * 8 * 80) ** 0.25)
