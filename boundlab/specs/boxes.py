@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,9 @@ def over_boxes(formula: And, inputs: int, outputs: int, name: Name) -> Property:
             f"it has {formula.count()} alternatives once and and or are multiplied out; {MOST} is "
             "the most"
         )
-    shared = [part for part in formula.parts if isinstance(part, Atom)]
-    others = And(tuple(part for part in formula.parts if not isinstance(part, Atom)))
+    parts = list(_flat(formula))
+    shared = [part for part in parts if isinstance(part, Atom)]
+    others = And(tuple(part for part in parts if not isinstance(part, Atom)))
     start = _Bounds(np.full(inputs, -np.inf), np.full(inputs, np.inf))
     outside = start.tightened(shared)
     cases: dict[bytes, tuple[_Bounds, list[tuple[Inequality, ...]]]] = {}
@@ -37,11 +38,20 @@ def over_boxes(formula: And, inputs: int, outputs: int, name: Name) -> Property:
         if bounds.is_empty:
             continue
         cases.setdefault(bounds.key, (bounds, []))[1].append(rest)
-    parts = []
+    boxes = []
     for bounds, clauses in cases.values():
         stated = Or(tuple(And(clause) for clause in clauses))
-        parts.append((bounds.box(name), _Stated(stated, outputs)))
-    return Property.of_unsafe(parts)
+        boxes.append((bounds.box(name), _Stated(stated, outputs)))
+    return Property.of_unsafe(boxes)
+
+
+def _flat(formula: Formula) -> Iterator[Formula]:
+    """The parts of a conjunction, and those of conjunctions among them."""
+    if not isinstance(formula, And):
+        yield formula
+        return
+    for part in formula.parts:
+        yield from _flat(part)
 
 
 @dataclass(frozen=True)
