@@ -144,7 +144,7 @@ class NeuronSplitting:
             return False
         if float(first.bound.min()) > self.bound:
             self.counts.opened += len(first) - self.open
-            self.chunks, self.stuck = [], []
+            self.chunks, self.stuck, self.not_bounded = [], [], chosen[:0]
             self._keep(first)
             return True
         self.chunks = [self._with_intervals_of_cases(chunk) for chunk in self.chunks]

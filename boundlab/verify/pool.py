@@ -21,11 +21,6 @@ class Pool:
         return len(self.boxes)
 
     @property
-    def volume(self) -> float:
-        """The share of the first boxes that is open, summed over these."""
-        return self.boxes.volume
-
-    @property
     def bound(self) -> float:
         """The least bound of all that is open."""
         return float(self.boxes.bound.min()) if len(self) else float("inf")

@@ -110,3 +110,12 @@ def test_leaves() -> None:
     leaves.grow(chosen, better, parents.take(torch.tensor([False, True])))
     assert leaves.bounds().tolist() == [-1.5, -2.0]
     assert leaves.open.origin.tolist() == [0, 0]  # the row of the stuck one is done
+
+
+def test_clauses_without_bounds_are_bounded_anew() -> None:
+    """Where the time was not enough at first, tightening begins the search again."""
+    search = search_of(deep(0), bl.Box(-torch.ones(1, 3).double(), torch.ones(1, 3).double()))
+    search.chunks, search.not_bounded = [], torch.arange(1)
+    assert search.bound == -torch.inf and search.counts.add_up(search.open)
+    assert search.tighten(0.5)
+    assert not len(search.not_bounded) and search.counts.add_up(search.open)
