@@ -1,5 +1,6 @@
 """boundlab: provable bounds on the outputs of any PyTorch model."""
 
+from boundlab import importing as _importing
 from boundlab import rules as _rules  # fills the registry
 from boundlab.attacks import Attack, attack
 from boundlab.errors import (
@@ -41,4 +42,5 @@ __all__ = [
     "composition", "elementwise", "flatness", "load_onnx", "load_vnnlib", "mean_loss_bound",
     "robust", "robust_cross_entropy", "verify", "weight_balls",
 ]  # fmt: skip
-del _rules
+_importing.done()
+del _importing, _rules

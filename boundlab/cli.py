@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from boundlab.version import VERSION
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns 0, 1 for an error that boundlab explains, 2 for wrong usage, 130
     after Ctrl-C."""
+    gc.freeze()  # what imports made stays: never look through it again
     try:
         options = _parser().parse_args(argv, argparse.Namespace(begun=beginning(argv)))
     except SystemExit as end:  # argparse has printed help, the version or what is wrong

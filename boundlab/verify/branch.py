@@ -8,7 +8,7 @@ operator is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -42,17 +42,41 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Elements to split and their scores, both (domains, levels), the best one first; corners
-    (domains, in), which may be counterexamples."""
+    """Elements to split, the best one first: their numbers, the points where they are split, their
+    scores, the ends of their intervals, and whether they have a kink at 0, all (domains, splits);
+    corners (domains, in), which may be counterexamples."""
 
     places: Tensor
+    points: Tensor
     scores: Tensor
+    lower: Tensor
+    upper: Tensor
+    kinked: Tensor
     corners: Tensor
 
     @property
     def can(self) -> Tensor:
         """Which domains can be split: (domains,)."""
         return self.scores[:, 0] > 0
+
+    def take(self, chosen: Tensor) -> Splits:
+        """Those of some domains."""
+        return self._changed(lambda part: part[chosen], self.corners[chosen])
+
+    def ordered(self, order: Tensor) -> Splits:
+        """Some of the splits of each domain (domains, fewer) in another order."""
+        return self._changed(lambda part: part.gather(1, order), self.corners)
+
+    def _changed(self, change: Callable[[Tensor], Tensor], corners: Tensor) -> Splits:
+        return Splits(
+            change(self.places),
+            change(self.points),
+            change(self.scores),
+            change(self.lower),
+            change(self.upper),
+            change(self.kinked),
+            corners,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +102,31 @@ class Brancher:
         scores = torch.cat(self._scores(state, look.slopes) or [nothing], 1)
         best = torch.topk(scores, min(levels, scores.shape[1]), 1)
         deep = max(int((best.values > 0).all(0).sum()), 1)
-        return Splits(best.indices[:, :deep], best.values[:, :deep], look.corners)
+        lower, upper, points, kinked = self._elements(state, best.indices)
+        found = Splits(best.indices, points, best.values, lower, upper, kinked, look.corners)
+        return found.ordered(torch.arange(deep).expand(len(scores), deep))
+
+    def _elements(self, state: BoundState, places: Tensor) -> tuple[Tensor, ...]:
+        """The ends of the intervals of elements, where they are split, and whether at a kink: all
+        like places (domains, splits)."""
+        columns = []
+        for name, kinked in self.nodes(state).items():
+            x = per_domain(state, name)
+            at = _split_points(x, kinked)
+            columns.append((x.lower, x.upper, at, torch.full_like(at, kinked, dtype=torch.bool)))
+        if not columns:
+            nothing = torch.zeros(places.shape)
+            return nothing, nothing, nothing, nothing.bool()
+        together = (torch.cat(parts, 1) for parts in zip(*columns, strict=True))
+        return tuple(part.gather(1, places) for part in together)
 
     def _scores(self, state: BoundState, slopes_of: dict[str, Interval]) -> list[Tensor]:
-        """How much a split of each element raises the lower of the two bounds, and a little of the
-        higher: (domains, elements) for each node."""
+        """How much a split of each element raises bounds: (domains, elements) for each node."""
         found = []
         for name, kinked in self.nodes(state).items():
             x, slopes = per_domain(state, name), slopes_of[name]
             at = _split_points(x, kinked)
-            up, down = gain(slopes.lower, at - x.lower), gain(slopes.upper, at - x.upper)
-            score = torch.minimum(up, down) + OTHER_SIDE * torch.maximum(up, down)
+            score = worth(gain(slopes.lower, at - x.lower), gain(slopes.upper, at - x.upper))
             splits = (x.lower < at) & (at < x.upper)
             found.append(torch.where(splits, score + 1e-12 * (x.upper - x.lower), 0))
         return found
@@ -126,18 +164,17 @@ class Brancher:
             spec = spec[state.origin]
         return replace(self.problem, regions={name: box}, spec=spec), box
 
-    def halved(self, state: BoundState, place: Tensor) -> BoundState:
-        """Both sides of an element (domains,) of each domain: (2 * domains)."""
+    def halved(self, state: BoundState, place: Tensor, point: Tensor) -> BoundState:
+        """Both sides of an element (domains,) of each domain, split at a point (domains,): (2 *
+        domains)."""
         sides = {1: state, -1: state}
-        for name, kinked in self.nodes(state).items():
-            at = _split_points(per_domain(state, name), kinked)
-            here = (place >= 0) & (place < at.shape[1])
+        for name in self.nodes(state):
+            size = per_domain(state, name).lower.shape[1]
+            here = (place >= 0) & (place < size)
             if bool(here.any()):
-                element = place[here]
-                points = at[here].gather(1, element.unsqueeze(1)).squeeze(1)
                 for sign in sides:
-                    sides[sign] = sides[sign].split(name, element, sign, points, here)
-            place = place - at.shape[1]
+                    sides[sign] = sides[sign].split(name, place[here], sign, point[here], here)
+            place = place - size
         return BoundState.join([sides[1], sides[-1]])
 
 
@@ -171,6 +208,12 @@ def _split_points(x: Interval, kinked: bool) -> Tensor:
     if kinked:
         return torch.zeros_like(x.lower)
     return x.lower + (x.upper - x.lower) / 2
+
+
+def worth(one: Tensor, other: Tensor) -> Tensor:
+    """What a split is worth whose sides gain so much: the less of both, and a little of the
+    more."""
+    return torch.minimum(one, other) + OTHER_SIDE * torch.maximum(one, other)
 
 
 def gain(slope: Tensor, move: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from boundlab.methods.method import Method
 from boundlab.methods.state import BoundState
 from boundlab.net.problem import Problem
 from boundlab.verify.branch import Brancher, Splits
+from boundlab.verify.trials import best_tried
 
 BETA_CROWN = Method("beta-crown", "interval", "backward", optimize=True)
 
@@ -97,13 +98,14 @@ class DomainBounder:
     def best_splits(self, state: BoundState, levels: int) -> Splits:
         """The best elements to split of each domain."""
         if self.coarse is None:
-            return self.brancher.best_splits(state, levels)
+            return best_tried(self.brancher, state, levels)
         coarse = replace(self.brancher, problem=self.coarse)
-        return coarse.best_splits(state.to(torch.float32), levels)
+        return best_tried(coarse, state.to(torch.float32), levels)
 
-    def halved(self, state: BoundState, places: Tensor) -> BoundState:
-        """Both sides of one element of each domain after the other: places (domains, levels) ->
-        (2 ** levels * domains)."""
-        for level in range(places.shape[1]):
-            state = self.brancher.halved(state, places[:, level].repeat(2**level))
+    def halved(self, state: BoundState, splits: Splits) -> BoundState:
+        """Both sides of one element of each domain after the other: (2 ** levels * domains)."""
+        for level in range(splits.places.shape[1]):
+            copies = 2**level
+            place, point = splits.places[:, level], splits.points[:, level].double()
+            state = self.brancher.halved(state, place.repeat(copies), point.repeat(copies))
         return state

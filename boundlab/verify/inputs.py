@@ -14,6 +14,7 @@ import torch
 
 from boundlab.errors import BoundlabError, MemoryLimit, TimeLimit, UnsupportedOperator
 from boundlab.methods.deadline import until
+from boundlab.verify.batch import BatchSize
 from boundlab.verify.bound import FORWARD, Bounder
 from boundlab.verify.boxes import Boxes, Judgement, halved, judge
 from boundlab.verify.counts import Counts
@@ -80,7 +81,7 @@ class InputSplitting:
         self.methods = [name for name in METHODS if name not in left_out]
         self.method = method or self.methods[-1]
         self.seconds_per_box = dict.fromkeys(METHODS, 0.0)
-        self.batch = BATCH
+        self.batch = BatchSize(BATCH, SMALLEST, LARGEST, ROUND_SECONDS)
         self.next_comparison = -math.inf
         if method is not None:
             self.next_comparison = math.inf
@@ -135,10 +136,10 @@ class InputSplitting:
         """Go on by a method, with as many boxes at once as it can bound in a small share of the
         time that is left; what one box alone took is an upper limit."""
         self.method = method
-        self.batch = BATCH
+        self.batch.size = BATCH
         seconds = max(ROUND_SHARE * (self.deadline - time.monotonic()), ROUND_SECONDS)
         if self.seconds_per_box[method] > 0:
-            self.batch = max(min(int(seconds / self.seconds_per_box[method]), BATCH), 2)
+            self.batch.size = max(min(int(seconds / self.seconds_per_box[method]), BATCH), 2)
 
     @property
     def expected_seconds(self) -> float:
@@ -206,29 +207,22 @@ class InputSplitting:
 
     def round(self) -> None:
         """Split the worst boxes and bound what they are split into."""
-        parents = self.pool.pick(max(self.batch // 2, 1))
-        children = halved(parents, self.batch)
+        parents = self.pool.pick(max(self.batch.size // 2, 1))
+        children = halved(parents, self.batch.size)
         start = time.monotonic()
         before = replace(self.counts)
         try:
             with until(self.deadline):
                 left = self._bounded(children)
         except (MemoryLimit, TimeLimit):
-            self.batch = max(self.batch // 4, 2)
+            self.batch.shrink()
             self.counts = before
             self.pool.put(parents)
             return
         self.counts.split += len(parents)
         self.counts.opened += len(children)
-        self._adapt(len(children), time.monotonic() - start)
+        self.batch.follow(len(children), time.monotonic() - start)
         self.pool.put(left)
-
-    def _adapt(self, count: int, seconds: float) -> None:
-        """Make batches as large as the time for a round allows."""
-        if seconds > 2 * ROUND_SECONDS:
-            self.batch = max(self.batch // 2, SMALLEST)
-        elif seconds < ROUND_SECONDS / 2 and count >= self.batch // 2:
-            self.batch = min(2 * self.batch, LARGEST)
 
     def _bounded_cases(self, boxes: Boxes) -> Boxes:
         """What is left of the first boxes, of which clauses of a case have about the same."""

@@ -14,21 +14,26 @@ from boundlab.errors import MemoryLimit, TimeLimit
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.deadline import until
 from boundlab.methods.state import BoundState
+from boundlab.verify.batch import BatchSize
 from boundlab.verify.bound import FORWARD
 from boundlab.verify.counts import Counts
 from boundlab.verify.domains import DomainBounder, Domains
 from boundlab.verify.query import Query, Try, nothing
 from boundlab.verify.tighten import Tightening
+from boundlab.verify.trend import Trend
 
 ROOT_STEPS, STEPS = 30, 7
 """Steps of the ascent for the first domains, and for children."""
 ROOT_SHARE = 0.3
 """Share of the time that is left that alpha-crown may take for the intervals of all nodes."""
-SMALLEST, LARGEST = 4, 512
+BATCH, SMALLEST, LARGEST = 32, 4, 2048
+"""Children of the first round, and how many are bounded at once."""
 ROUND_SECONDS = 1.0
 """How long bounding a batch should take."""
 MEMORY = 4 << 30
 """Bytes that open domains may take."""
+WORTH = 0.1
+"""Share of what whole regions lack to a proof that tighter intervals must gain to be worth more."""
 
 
 class NeuronSplitting:
@@ -44,8 +49,11 @@ class NeuronSplitting:
         self.deadline = deadline
         self.chunks: list[Domains] = []
         self.counts = Counts()
-        self.batch = 32
+        self.batch = BatchSize(BATCH, SMALLEST, LARGEST, ROUND_SECONDS)
+        self.trend = Trend()
         self.root: BoundState | None = None
+        self.root_bound = -math.inf
+        """The least bound of the open clauses over whole regions."""
         self.stuck: list[Domains] = []
         """Domains that cannot be split."""
         self.not_bounded = torch.zeros(0, dtype=torch.int64)
@@ -106,7 +114,9 @@ class NeuronSplitting:
         basis = self.problem.begun.basis
         origin = torch.arange(len(self.query.rows))
         self.root = replace(clauses, alphas={}, betas={}, origin=origin, basis=basis)
-        return self.bounder.bounded(self.root.take(chosen), ROOT_STEPS)
+        first = self.bounder.bounded(self.root.take(chosen), ROOT_STEPS)
+        self.root_bound = float(first.bound.min())
+        return first
 
     def _bounded_cases(self, chosen: Tensor, known: BoundState | None) -> BoundState:
         """Intervals of all nodes over the boxes of all cases, which all clauses of a case share: by
@@ -127,14 +137,20 @@ class NeuronSplitting:
         assert found is not None
         return found
 
+    @property
+    def expected_seconds(self) -> float:
+        """How much longer the search takes, as far as its bound tells."""
+        return self.trend.expected_seconds
+
     @torch.no_grad()
     def tighten(self, seconds: float) -> bool:
-        """Make the intervals of all nodes tighter. Whether the bounds of the open clauses are
-        better by that alone than what splits have reached: then the search begins anew there."""
+        """Make the intervals of all nodes tighter; whether more of that is worth its time. The
+        search begins anew where bounds of whole regions become better than what splits reached."""
         if self.root is None or not self.open or not self.counts.add_up(self.open):
             return False
         chosen, brancher = self.open_clauses, self.bounder.brancher
         end = min(time.monotonic() + seconds, self.deadline)
+        before = self.root_bound
         try:
             with until(self.deadline):
                 work = Tightening.of(self.query, self.cases, brancher, self.root.take(chosen))
@@ -142,13 +158,14 @@ class NeuronSplitting:
                 first = self._first_domains(chosen, work.cases)
         except (TimeLimit, MemoryLimit):
             return False
-        if float(first.bound.min()) > self.bound:
+        if self.root_bound > self.bound:
             self.counts.opened += len(first) - self.open
             self.chunks, self.stuck, self.not_bounded = [], [], chosen[:0]
+            self.trend = Trend()
             self._keep(first)
-            return True
-        self.chunks = [self._with_intervals_of_cases(chunk) for chunk in self.chunks]
-        return False
+        else:
+            self.chunks = [self._with_intervals_of_cases(chunk) for chunk in self.chunks]
+        return not self.root_bound - before < -WORTH * before
 
     def _with_intervals_of_cases(self, domains: Domains) -> Domains:
         """Domains with what is known of the whole boxes of their cases."""
@@ -165,33 +182,35 @@ class NeuronSplitting:
     @torch.no_grad()
     def round(self) -> None:
         """Split the worst domains and bound what they are split into."""
-        parents = self._pick(max(self.batch // 2, 1))
+        parents = self._pick(max(self.batch.size // 2, 1))
         start = time.monotonic()
         before = replace(self.counts)
         try:
             with until(self.deadline):
                 self._split(parents)
         except (MemoryLimit, TimeLimit):
-            self.batch = max(self.batch // 4, 2)
+            self.batch.shrink()
             self.counts = before
             self.chunks.append(parents)
             return
-        self._adapt(self.counts.opened - before.opened, time.monotonic() - start)
+        count, seconds = self.counts.opened - before.opened, time.monotonic() - start
+        self.batch.follow(count, seconds)
+        self.trend.note(count, self.bound, seconds)
 
     def _split(self, parents: Domains) -> None:
         """Bound the children of domains; those without an element to split stay open for ever."""
-        levels = _levels(len(parents), self.batch)
+        levels = _levels(len(parents), self.batch.size)
         splits = self.bounder.best_splits(parents.state, levels)
         self.found = self.found or self.try_points(splits.corners.double(), parents.origin)
         free = splits.can
         if bool(free.any()):
-            places, given = splits.places[free], parents.take(free)
-            children = self.bounder.bounded(self.bounder.halved(given.state, places), STEPS)
-            copies = 2 ** places.shape[1]
+            chosen, given = splits.take(free), parents.take(free)
+            children = self.bounder.bounded(self.bounder.halved(given.state, chosen), STEPS)
+            copies = 2 ** chosen.places.shape[1]
             # what holds for a parent holds for its children
             inherited = torch.maximum(children.bound, given.bound.repeat(copies))
-            self.counts.split += len(places)
-            self.counts.opened += len(places) * copies
+            self.counts.split += len(given)
+            self.counts.opened += len(given) * copies
             self._keep(replace(children, bound=inherited))
         if not bool(free.all()):
             self.stuck.append(parents.take(~free))
@@ -219,12 +238,6 @@ class NeuronSplitting:
         self.counts.proved += proved
         if len(domains):
             self.stuck.append(domains)
-
-    def _adapt(self, count: int, seconds: float) -> None:
-        if seconds > 2 * ROUND_SECONDS:
-            self.batch = max(self.batch // 2, SMALLEST)
-        elif seconds < ROUND_SECONDS / 2 and count >= self.batch // 2:
-            self.batch = min(2 * self.batch, LARGEST)
 
     def _pick(self, count: int) -> Domains:
         """Take out domains, from the chunks with the least bounds."""

@@ -29,14 +29,15 @@ from boundlab.verify.query import Query
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
 TIMEOUT = 60.0
-ATTACK_SECONDS, ATTACK_SHARE = 0.5, 0.1
-"""How long the first attack may take, and later ones, as a share of what was spent between."""
-SLICE = 4.0
+FIRST_ATTACK, SECOND_ATTACK, ATTACK_SHARE = 0.1, 0.5, 0.1
+"""Seconds of the attack before all bounds, and after the first ones; the share of what was spent
+between that later ones may take."""
+SLICE = 2.0
 """Seconds of branch and bound before the next attack, and twice as many then."""
 SOLVER_SHARE = 0.5
 """The time of a solver, as a share of what every other way of searching has."""
 PATIENCE = 2.0
-"""Input splitting goes on alone if it expects to end within this many times what is left."""
+"""Splitting goes on alone if it expects to end within this many times what is left."""
 FEW_INPUTS = 20
 """Inputs that move up to which they are split first; neurons if there are more."""
 MANY_INPUTS = 200
@@ -80,7 +81,7 @@ class Portfolio:
         self.bound = -math.inf
         self.domains = 0
         self.attacks = 0
-        self.attack_seconds = ATTACK_SECONDS
+        self.attack_seconds = FIRST_ATTACK
         self.slice = SLICE
         self.neurons: NeuronSplitting | None = None
         self.exact: ExactSearch | None = None
@@ -113,6 +114,9 @@ class Portfolio:
         if not self.is_over:
             self.stage("bounds", self.bounds)
             self.believe()
+        if not self.is_over:
+            self.attack_seconds = SECOND_ATTACK
+            self.stage("attack", self.attack)
         if not self.is_over:
             self.branch_and_bound()
 
@@ -152,14 +156,17 @@ class Portfolio:
                 self.stage("attack", self.attack)
 
     def ways(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """How to search: splits of inputs where few move, alone if they expect to end; of neurons
-        first where many do; tighter intervals for as long as they help; a solver."""
+        """How to search: splits of inputs where few move; of neurons first where many do; tighter
+        intervals for as long as they help; a solver. Splits that expect to end are alone."""
         inputs = ("input splitting", self.split_inputs)
         if self.query.movable <= FEW_INPUTS:
             yield inputs
             if self.inputs.expected_seconds <= PATIENCE * self.seconds_left:
                 return
         yield "neuron splitting", self.split_neurons
+        assert self.neurons is not None
+        if self.neurons.expected_seconds <= PATIENCE * self.seconds_left:
+            return
         if self.worth_tightening:
             yield "tightening", self.tighten
         yield "milp", self.solve
@@ -239,19 +246,15 @@ class Portfolio:
         return f"{search.counts}, {search.open} open"
 
     def tighten(self) -> str:
-        """Make intervals of nodes tighter, for as long as bounds gain more by that than by splits
-        alone."""
+        """Make intervals of nodes tighter, for as long as the bounds of whole regions gain."""
         if self.neurons is None:
             return "not tried: no bounds to begin with"
-        before = self.neurons.bound
+        before = self.neurons.root_bound
         self.worth_tightening = self.neurons.tighten(min(self.slice, self.seconds_left))
-        after = self.neurons.bound
         self.proved = self.neurons.is_proved
-        self.bound = max(self.bound, after)
+        self.bound = max(self.bound, self.neurons.bound)
         self.count()
-        if not self.worth_tightening:
-            return f"no better than {before:.4g}"
-        return f"bound {before:.4g} to {after:.4g}"
+        return f"bound of whole regions {before:.4g} to {self.neurons.root_bound:.4g}"
 
     def solve(self) -> str:
         """Ask a solver for whole clauses, and for the domains that cannot be split."""

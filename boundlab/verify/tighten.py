@@ -18,14 +18,17 @@ from boundlab.errors import MemoryLimit, TimeLimit
 from boundlab.methods.deadline import until
 from boundlab.methods.state import BoundState
 from boundlab.relaxations.interval import Interval
+from boundlab.verify.batch import BatchSize
 from boundlab.verify.branch import Brancher, gain, per_domain
 from boundlab.verify.domains import DomainBounder, Domains
 from boundlab.verify.query import Query
 
 ROWS = 512
 """Ends of intervals that are made tighter, of each node."""
-BATCH = 256
-"""Domains that are split at once, if there are not more rows."""
+BATCH, SMALLEST, LARGEST = 256, 16, 1024
+"""Domains that are split at once, if there are not more rows: at first, and later."""
+ROUND_SECONDS = 0.3
+"""How long bounding a batch should take."""
 FIRST_STEPS, STEPS = 10, 4
 """Steps of the ascent for whole regions, and for children."""
 
@@ -195,6 +198,7 @@ class Tree:
     def __init__(self, bounder: DomainBounder, enough: float) -> None:
         self.bounder = bounder
         self.enough = enough
+        self.batch = BatchSize(BATCH, SMALLEST, LARGEST, ROUND_SECONDS)
 
     def begin(self, cases: BoundState, ends: Ends) -> None:
         """Bound whole regions."""
@@ -208,16 +212,18 @@ class Tree:
 
     def round(self) -> int:
         """Split the worst leaves of every row; how many."""
+        start = time.monotonic()
         rows = len(self.leaves.open.origin.unique())
-        chosen = self.leaves.worst(max(BATCH // rows, 1))
+        chosen = self.leaves.worst(max(self.batch.size // rows, 1))
         parents = self.leaves.open.take(chosen)
         splits = self.bounder.best_splits(parents.state, 1)
         split, stuck = parents.take(splits.can), parents.take(~splits.can)
         children = split
         if len(split):
-            halves = self.bounder.halved(split.state, splits.places[splits.can])
+            halves = self.bounder.halved(split.state, splits.take(splits.can))
             children = self.bounder.bounded(halves, STEPS, self.enough)
             inherited = torch.maximum(children.bound, split.bound.repeat(2))
             children = replace(children, bound=inherited)
         self.leaves.grow(chosen, children, stuck)
+        self.batch.follow(len(parents), time.monotonic() - start)
         return len(split)

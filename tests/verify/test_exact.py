@@ -155,8 +155,8 @@ def test_children_cover_their_parents() -> None:
     if not search.chunks:
         pytest.skip("proved at once")
     parent = search.chunks[0]
-    places = search.bounder.best_splits(parent.state, 2).places
-    state = search.bounder.halved(parent.state, places)
+    splits = search.bounder.best_splits(parent.state, 2)
+    state = search.bounder.halved(parent.state, splits)
     with torch.no_grad():
         found = search.problem.bounds(state, "beta-crown", "lower")
         points = torch.rand(400, 2).double() * 2 - 1

@@ -24,7 +24,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "leaky": nn.LeakyReLU, "softshr
 def deep(seed: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     torch.manual_seed(seed)
     layers: list[nn.Module] = [nn.Linear(3, 8)]
-    for _ in range(3):
+    for _ in range(2):
         layers += [activation(), nn.Linear(8, 8)]
     return nn.Sequential(*layers, activation(), nn.Linear(8, 1)).double()
 
@@ -49,7 +49,7 @@ def search_of(model: nn.Module, box: bl.Box) -> NeuronSplitting:
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_tighter_intervals_hold(name: str, seed: int) -> None:
     model = deep(seed, ACTIVATIONS[name])
     low, up = -torch.ones(1, 3).double(), torch.ones(1, 3).double()
@@ -59,7 +59,7 @@ def test_tighter_intervals_hold(name: str, seed: int) -> None:
     brancher = search.bounder.brancher
     work = Tightening.of(search.query, search.cases, brancher, root)
     before = {node: per_domain(search.cases, node) for node in brancher.nodes(root)}
-    work.run(time.monotonic() + 3)
+    work.run(time.monotonic() + 5)
     x = low + torch.rand(20000, 3).double() * 2
     seen = values_of_nodes(search, x)
     gained = 0.0
@@ -117,5 +117,6 @@ def test_clauses_without_bounds_are_bounded_anew() -> None:
     search = search_of(deep(0), bl.Box(-torch.ones(1, 3).double(), torch.ones(1, 3).double()))
     search.chunks, search.not_bounded = [], torch.arange(1)
     assert search.bound == -torch.inf and search.counts.add_up(search.open)
-    assert search.tighten(0.5)
-    assert not len(search.not_bounded) and search.counts.add_up(search.open)
+    search.tighten(0.5)
+    assert not len(search.not_bounded) and search.bound > -torch.inf
+    assert search.counts.add_up(search.open)
