@@ -24,6 +24,11 @@ Every factor is formed as exp of a difference of logarithms that is at most 0, s
 however wide the intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be
 -inf or not has no slope either, and counts with weight 0 where the sum is bounded from below, with
 that of its upper end where it is bounded from above.
+
+A score that lies more than FAR below the lower end of another one, as masks of -1e9 or of the least
+number do, has a weight below exp(-FAR), which is less than any number. It is left out like one of
+-inf: the other weights change by a factor of 1 + n exp(-FAR) at the most, which is far within what
+rounding may change; its own is at most the smallest normal number.
 """
 
 from __future__ import annotations
@@ -57,17 +62,37 @@ def _last(x: Interval, dim: int) -> Interval:
 
 
 def _scores(x: Interval, dim: int) -> tuple[Interval, Tensor | None]:
-    """The scores with their dimension last, and which of them are masked, -inf for sure, if any
-    are. Those are put so far below all others that their weight is 0, as numbers: gradients of -inf
-    are not."""
+    """The scores with their dimension last, and which of them are masked, if any are: -inf for
+    sure, or far below another one for sure. Those are put so far below all others that their weight
+    is 0, as numbers: gradients of -inf are not."""
     x = _last(x, dim)
-    gone = torch.isneginf(x.upper)
+    gone = _masked(x)
     if not gone.any():
         return x, None
-    least = torch.where(torch.isfinite(x.lower), x.lower, torch.inf).detach().amin(-1, keepdim=True)
+    counts = torch.isfinite(x.lower) & ~gone
+    least = torch.where(counts, x.lower, torch.inf).detach().amin(-1, keepdim=True)
     least = torch.where(torch.isfinite(least), least, 0)
-    far = least - FAR - 0.01 * least.abs()  # a distance that large scores do not swallow
+    far = _far_below(least)
     return Interval(torch.where(gone, far, x.lower), torch.where(gone, far, x.upper)), gone
+
+
+@torch.no_grad()
+def _masked(x: Interval) -> Tensor:
+    """Which scores have no weight, whatever the others are."""
+    best = torch.where(torch.isfinite(x.lower), x.lower, -torch.inf).amax(-1, keepdim=True)
+    return torch.isneginf(x.upper) | (x.upper < _far_below(best))
+
+
+def _far_below(score: Tensor) -> Tensor:
+    """By a distance that large scores do not swallow."""
+    return score - FAR - 0.01 * score.abs()
+
+
+@torch.no_grad()
+def _most_of_masked(x: Interval, dim: int, gone: Tensor) -> Tensor:
+    """The largest weights of masked scores: 0 for -inf."""
+    least = torch.finfo(x.dtype).smallest_normal
+    return gone.to(x.dtype) * torch.where(torch.isneginf(_last(x, dim).upper), 0.0, least)
 
 
 def _differences(x: Interval) -> tuple[Tensor, Tensor]:
@@ -121,8 +146,10 @@ def softmax_interval(call: Call) -> Interval:
     lower, upper = torch.sigmoid(_log_odds(ends, ends.flip(0)))
     # sigmoid gives up what is smaller, softmax does not
     least = torch.finfo(x.dtype).smallest_normal
-    lower, upper = (lower - least).clamp(min=0), _without(gone, upper + least)
-    return Interval(_without(gone, lower).movedim(-1, dim), upper.movedim(-1, dim))
+    lower, upper = _without(gone, (lower - least).clamp(min=0)), _without(gone, upper + least)
+    if gone is not None:
+        upper = upper + _most_of_masked(call.inputs[0], dim, gone)
+    return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
 def softmax_planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
@@ -144,6 +171,8 @@ def softmax_planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
             blend = _mixture
         planes += [_without(rows, blend(share.unsqueeze(-1), slope, other_slope))]
         planes += [_without(gone, blend(share, bias, other_bias))]
+    if gone is not None:
+        planes[-1] = planes[-1] + _most_of_masked(call.inputs[0], dim, gone)
     return _planes(call, dim, *planes)
 
 

@@ -163,11 +163,14 @@ class InputSplitting:
                 self.round()
 
     def compare(self) -> None:
-        """Go on by the method that would be done first, as far as samples tell."""
+        """Go on by the method that would be done first, as far as samples tell; by the tightest
+        one where they do not tell how long that takes, as on a machine that is busy."""
         start = time.monotonic()
         seconds = COMPARE_SHARE * (self.deadline - start) / len(self.methods)
         best = self._estimate(self.methods[-1], seconds)
         for method in reversed(self.methods[:-1]):
+            if not math.isfinite(best.typical):
+                break
             other = self._estimate(method, seconds)
             if CHEAPER * other.typical < best.typical:
                 best = other
