@@ -6,7 +6,6 @@ this room would serve another front end as well.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import re
@@ -18,26 +17,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram, ShapesCollection, default_decompositions
+from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from boundlab.capture.batch import Examples, Trial, find_batch
+from boundlab.capture.decompose import decompose
 from boundlab.capture.fx_reader import free_symbols, read
-from boundlab.capture.simplify import VIEWS, simplify
-from boundlab.compat.private import (
-    any_free_size,
-    masks_as_given,
-    operators_listed_once,
-    pytree,
-    quiet,
-)
-from boundlab.errors import ArgumentError, BoundlabError, CaptureError, MixedSamples
+from boundlab.capture.simplify import simplify
+from boundlab.compat.private import any_free_size, masks_as_given, pytree, quiet
+from boundlab.errors import ArgumentError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph
-from boundlab.rules.registry import COMPOSITIONS, aten
 
 log = logging.getLogger("boundlab")
-
-RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
-"""Taken apart by torch's own decompositions into linear maps, gates and products."""
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
 """Example arguments of a model: those by place, those by name."""
@@ -158,7 +148,7 @@ def _serves(graph: Graph, inputs: Examples) -> bool:
 
 
 def _as_graph(program: ExportedProgram, given: Arguments, batched: bool | None) -> Captured:
-    program = _decompose(program)
+    program = decompose(program)
     graph, values = read(program)
     graph = simplify(graph)
     inputs = _by_input(graph, given)
@@ -238,36 +228,6 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
             raise CaptureError(_explain(error)) from error
         finally:
             assert modes == {name: module.training for name, module in model.named_modules()}
-
-
-@functools.cache
-def _recurrent() -> dict[Any, Callable[..., Any]]:
-    """torch's own decompositions of recurrent layers; to list all that it has takes a while."""
-    defaults = default_decompositions()
-    return {op: defaults[op] for op in RECURRENT if op in defaults}
-
-
-def _decompose(program: ExportedProgram) -> ExportedProgram:
-    """Take apart what a composition, or torch for recurrent layers, expresses in simpler operators;
-    leave the rest whole.
-
-    Compositions may order their results in memory otherwise than the operator does, so that a
-    recorded view would not fit: views become reshapes first.
-    """
-    for node in program.graph.nodes:
-        if node.target in VIEWS:
-            node.target = aten.reshape.default
-    with warnings.catch_warnings(), any_free_size(), operators_listed_once():
-        warnings.simplefilter("ignore")
-        try:
-            return program.run_decompositions({**_recurrent(), **COMPOSITIONS})
-        except BoundlabError:
-            raise
-        except Exception as error:  # whatever a composition raises
-            raise CaptureError(
-                f"the model could not be written in simpler operators: {type(error).__name__}: "
-                f"{_first_line(error)}"
-            ) from error
 
 
 # -- messages --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from rich.console import Console
 from rich.table import Table
 
-from boundlab.capture.torch_export import RECURRENT
+from boundlab.capture.decompose import RECURRENT
 from boundlab.commands import onnx_operators
 from boundlab.commands.arguments import Commands
 from boundlab.graph.graph import op_name

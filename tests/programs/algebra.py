@@ -174,13 +174,13 @@ PROGRAMS = {
         f"crosses-{form}": Program(lambda form=form: Crosses(form), ((3,),))
         for form in ("outer", "machine", "kron", "pairs")
     },
-    "crosses-tensordot": Program(lambda: Crosses("tensordot"), ((3,),), refused="aten.tensordot"),
+    "crosses-tensordot": Program(lambda: Crosses("tensordot"), ((3,),)),
     "determinant": Program(lambda: determinant, ((4,),), refused="aten.linalg_det"),
     "determinant-by-hand": Program(lambda: determinant_by_hand, ((4,),)),
     "inverse": Program(lambda: inverse, ((4,),), refused="aten.linalg_inv"),
     "inverse-by-hand": Program(lambda: inverse_by_hand, ((4,),)),
     "solved": Program(lambda: solved, ((2,),), refused="aten.linalg_solve"),
-    "crossed": Program(lambda: crossed, ((6,),), refused="aten.linalg_cross"),
+    "crossed": Program(lambda: crossed, ((6,),)),
     "turned": Program(lambda: Turned("by-hand"), ((4,),)),
     "turned-complex": Program(lambda: Turned("complex"), ((4,),), refused="aten.view_as_complex"),
     "turned-magnitude": Program(
@@ -193,6 +193,6 @@ PROGRAMS = {
     "gradient-func": Program(
         lambda: Gradient("func"), ((3,),), refused="torch.export could not read the model"
     ),
-    "matrix-exponential": Program(Expanded, ((4,),), refused="aten.matrix_power"),
+    "matrix-exponential": Program(Expanded, ((4,),)),
     "rational": Program(Rational, ((3,),)),
 }

@@ -167,7 +167,7 @@ PROGRAMS = {
     "quantised-where": Program(lambda: Quantised("where"), ((4,),)),
     "quantised-step": Program(lambda: Quantised("step"), ((4,),)),
     "quantised-weights": Program(FakeQuantisedWeights, ((4,),)),
-    "saturated": Program(lambda: saturated, ((4,),), refused="aten.clip"),
+    "saturated": Program(lambda: saturated, ((4,),)),
     "dead-zone": Program(lambda: dead_zone, ((4,),)),
     "masked": Program(lambda: masked, ((4,),)),
     "written": Program(lambda: written, ((4,),)),

@@ -144,7 +144,7 @@ def other(batch: int) -> Tensor:
 
 PROGRAMS = {
     "experts-soft": Program(lambda: Experts("soft"), ((4,),)),
-    "experts-one-hot": Program(lambda: Experts("one-hot"), ((4,),), refused="aten.one_hot"),
+    "experts-one-hot": Program(lambda: Experts("one-hot"), ((4,),)),
     "experts-gather": Program(lambda: Experts("gather"), ((4,),), refused="aten.gather"),
     "experts-where": Program(lambda: Experts("where"), ((4,),)),
     "experts-top-2": Program(lambda: Experts("top-2"), ((4,),), refused="aten.topk"),
@@ -165,7 +165,7 @@ PROGRAMS = {
     "siamese-distance": Program(lambda: Siamese("distance"), ((4,), (4,))),
     "siamese-l1": Program(lambda: Siamese("l1"), ((4,), (4,))),
     "siamese-triplet": Program(
-        lambda: Siamese("triplet"), ((4,),), given=(other,), refused="aten.triplet_margin_loss"
+        lambda: Siamese("triplet"), ((4,),), given=(other,)
     ),
     "prototypes-cdist": Program(lambda: Prototypes("cdist"), ((4,),), refused="aten.cdist"),
     "prototypes-rbf": Program(lambda: Prototypes("rbf"), ((4,),)),

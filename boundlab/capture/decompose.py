@@ -1,0 +1,110 @@
+"""Programs written in operators that have rules.
+
+Compositions come first: they are written for tight bounds. What has no rule then is taken apart by
+torch's own decompositions, as often as it takes; an operator that cannot be taken apart stays
+whole, for it may never meet a perturbed value.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from torch.export import ExportedProgram, default_decompositions
+from torch.export.graph_signature import InputKind
+
+from boundlab.capture.simplify import VIEWS
+from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once
+from boundlab.errors import BoundlabError, CaptureError
+from boundlab.rules.registry import COMPOSITIONS, RULES, aten
+from boundlab.rules.structure.table import STRUCTURES
+
+RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+"""Taken apart by torch's own decompositions into linear maps, gates and products."""
+DEEPEST = 8
+"""How often what a decomposition gives is taken apart again."""
+Decompositions = dict[Any, Callable[..., Any]]
+
+
+def decompose(program: ExportedProgram) -> ExportedProgram:
+    """A program in operators that have rules, as far as there are compositions and decompositions
+    to write it so."""
+    program = _taken_apart(program, {**_recurrent(), **COMPOSITIONS})
+    tried: set[OpOverload] = set()
+    for _ in range(DEEPEST):
+        missing = {op: own for op, own in _without_rules(program).items() if op not in tried}
+        if not missing:
+            break
+        tried.update(missing)
+        program = _by_torch(program, missing)
+    return program
+
+
+def _by_torch(program: ExportedProgram, missing: Decompositions) -> ExportedProgram:
+    """The program with operators taken apart by torch's own decompositions: all at once, or one
+    after the other where some cannot be."""
+    with suppress(CaptureError):
+        return _taken_apart(program, {**_recurrent(), **missing, **COMPOSITIONS})
+    for op, own in missing.items():
+        with suppress(CaptureError):
+            program = _taken_apart(program, {**_recurrent(), op: own, **COMPOSITIONS})
+    return program
+
+
+def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedProgram:
+    """The program with all operators of a table written by its functions.
+
+    These may order their results in memory otherwise than the operator does, so that a recorded
+    view would not fit: views become reshapes first.
+    """
+    for node in program.graph.nodes:
+        if node.target in VIEWS:
+            node.target = aten.reshape.default
+    with warnings.catch_warnings(), any_free_size(), operators_listed_once():
+        warnings.simplefilter("ignore")
+        try:
+            found = program.run_decompositions(table)
+        except BoundlabError:
+            raise
+        except Exception as error:  # whatever a composition raises
+            first_line = str(error).strip().split("\n")[0]
+            raise CaptureError(
+                f"the model could not be written in simpler operators: {type(error).__name__}: "
+                f"{first_line}"
+            ) from error
+    if any(spec.kind is InputKind.TOKEN for spec in found.graph_signature.input_specs):
+        raise CaptureError("a decomposition has side effects")  # such as checks of values
+    return found
+
+
+def _without_rules(program: ExportedProgram) -> Decompositions:
+    """torch's decompositions of the operators of a program that have no rule, and of which nothing
+    is known either of how they treat samples."""
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    targets = {node.target for node in calls if node.all_input_nodes}
+    missing = [op for op in targets if isinstance(op, OpOverload) and not _is_known(op)]
+    if not missing:
+        return {}
+    known = _torch_decompositions()
+    return {op: known[op] for op in missing if op in known}
+
+
+def _is_known(op: OpOverload) -> bool:
+    tables: tuple[Mapping[Any, Any], ...] = (RULES, COMPOSITIONS, STRUCTURES)
+    return any(op in table or op.overloadpacket in table for table in tables)
+
+
+@functools.cache
+def _torch_decompositions() -> Decompositions:
+    """All that torch has; to list them takes a quarter of a second."""
+    return dict(default_decompositions().items())
+
+
+@functools.cache
+def _recurrent() -> Decompositions:
+    """torch's own decompositions of recurrent layers."""
+    defaults = default_decompositions()
+    return {op: defaults[op] for op in RECURRENT if op in defaults}
