@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from boundlab.commands.arguments import add_count, add_numbers, flat, shape, value_range
+from boundlab.commands.arguments import add_count, add_numbers, flat, norm, shape, value_range
 from boundlab.commands.arrays import load_data
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.jobs import EFFORT, NORMS, check_images
+from boundlab.commands.jobs import EFFORT, check_images
 from boundlab.commands.journal import refuse_to_replace
 from boundlab.commands.loading import load_net
 from boundlab.net import Net
@@ -68,9 +68,10 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--norm",
-        choices=list(NORMS),
+        type=norm,
         default="inf",
-        help=("norm of the ball around every image (default: inf)"),
+        metavar="NORM",
+        help="of the ball around every image: inf, 2 or 1 (default: inf)",
     )
     parser.add_argument(
         "--range",

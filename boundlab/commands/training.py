@@ -30,6 +30,7 @@ from boundlab.commands.arguments import (
     add_folder,
     add_methods,
     add_timeout,
+    number,
     numbers,
 )
 from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
@@ -104,7 +105,7 @@ def _add_evaluate(commands: Commands) -> None:
     test.set_defaults(command=_evaluate)
     add_checkpoint(test)
     add_folder(test, "--files", "where the files of the data set are")
-    test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
+    test.add_argument("--eps", type=number, metavar="EPS", help="radius (default: the recipe's)")
     add_methods(test, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
     add_timeout(test)
     add_count(test, "--steps", "steps of the attack", 40)
@@ -129,8 +130,8 @@ def _flag(kind: Any) -> dict[str, Any]:
     if kind in (int, str):
         return {"type": kind}
     if kind is float:
-        return {"type": lambda text: numbers(text)[0]}
-    return {"type": lambda text: [float(n) for n in numbers(text)]}
+        return {"type": number}
+    return {"type": numbers}
 
 
 def _truth(text: str) -> bool:
@@ -264,7 +265,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         evaluate_sentences(options, Console())
         return
     model, recipe, size = load_trained(options.checkpoint)
-    eps = recipe.eps if options.eps is None else options.eps[0]
+    eps = recipe.eps if options.eps is None else options.eps
     processes = Processes.here(device_named(options.device))
     try:
         data = test_images(recipe, options.files, size, options.limit)
