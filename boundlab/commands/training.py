@@ -48,7 +48,7 @@ from boundlab.training.checkpoints import (
     read_checkpoint,
     usable,
 )
-from boundlab.training.evaluation import Errors, evaluate
+from boundlab.training.evaluation import FORMAT, Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
@@ -100,7 +100,7 @@ def _add_train(commands: Commands) -> None:
 
 def _add_evaluate(commands: Commands) -> None:
     test = commands.add_parser(
-        "evaluate", help=("clean, attacked and verified error of a trained network")
+        "evaluate", help="error of a trained network, clean and attacked, and what is verified"
     )
     test.set_defaults(command=_evaluate)
     add_checkpoint(test)
@@ -287,7 +287,8 @@ def _evaluate(options: argparse.Namespace) -> None:
             )
         if processes.rank == 0:
             _print(console, found, _table(found, recipe, eps, bool(options.restarts)))
-            content = {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}
+            about = {"format": FORMAT, "recipe": recipe.name, "seed": recipe.seed, "eps": eps}
+            content = {**about, **asdict(found)}
             path = folder_of(options.checkpoint) / RESULT
             write_atomically(path, json.dumps(content, indent=1) + "\n")
     finally:
@@ -310,14 +311,14 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
         title=(f"{recipe.name}: {found.count} test images at eps {eps:.4g}"), title_justify="left"
     )
     table.add_column("")
-    for name in ("error", "95 % interval"):
+    for name in ("images", "95 % interval"):
         table.add_column(name, justify="right")
-    rows = {"clean": found.clean}
+    rows = {"clean error": found.clean}
     by = ["PGD"] * attacked + [COMPLETE] * (COMPLETE in found.verified)
     if by:
-        rows[f"attacked ({', '.join(by)})"] = found.attacked
+        rows[f"error under attack ({', '.join(by)})"] = found.attacked
     for method, share in found.verified.items():
-        rows[f"not verified by {method}"] = share
+        rows[f"verified by {method}"] = share
     for name, share in rows.items():
         low, high = found.interval(share)
         table.add_row(name, f"{share:.2%}", f"{low:.2%} ... {high:.2%}")
