@@ -49,7 +49,7 @@ def main() -> None:
         f"{options.method}: {count} images, clean error {wrong / count:.2%}, verified error "
         f"{unverified / count:.2%}"
     )
-    rates = {"clean": wrong / count, "verified": unverified / count}
+    rates = {"clean": wrong / count, "verified_error": unverified / count}
     row = {
         "method": options.method,
         "images": count,

@@ -6,10 +6,8 @@ norm, crops of 56x56.
 The full-scale recipe with its batch of 120, except that eps begins to grow at once, along the same
 curve, up to a seventh of its last value at the end of the epoch, and that the bounds are LiRPA's
 alone (beta 1). It goes on from its checkpoint when it is started again; ``python -m
-benchmarks.certified`` puts the result on the page. Large tensors are quicker to come by with
-glibc's limits raised:
-
-    MALLOC_MMAP_THRESHOLD_=8589934592 MALLOC_TRIM_THRESHOLD_=17179869184 python -m benchmarks.tiny_imagenet ...
+benchmarks.certified`` puts the result on the page. Large tensors are quicker to come by if glibc
+keeps what is freed: docs/scaling.md says how.
 """
 
 from __future__ import annotations

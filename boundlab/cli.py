@@ -20,6 +20,7 @@ from boundlab.commands import (
     words,
 )
 from boundlab.commands.limits import beginning, is_about_memory
+from boundlab.commands.parser import Parser
 from boundlab.commands.subjects import RESULTS
 from boundlab.errors import BoundlabError
 from boundlab.version import VERSION
@@ -72,7 +73,7 @@ def _interrupted(options: argparse.Namespace) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="boundlab", description="Provable bounds on the outputs of PyTorch models."
     )
     parser.add_argument("--version", action="version", version=f"boundlab {VERSION}")

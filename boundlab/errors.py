@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(text: str, options: Iterable[str]) -> str:
+    """`` Did you mean 'option'?`` for the first option that begins with a text, or else the one
+    that is most like it, whatever the case; empty if there is none."""
+    by_small = {option.lower(): option for option in options}
+    small = text.lower()
+    close = [option for option in by_small if small and option.startswith(small)]
+    close += difflib.get_close_matches(small, by_small, 1)
+    return f" Did you mean '{by_small[close[0]]}'?" if close else ""
+
 
 class BoundlabError(Exception):
     """The root of all errors that boundlab raises on purpose."""

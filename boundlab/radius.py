@@ -13,12 +13,11 @@ from boundlab.attacks import AttackSettings, attack
 from boundlab.errors import ArgumentError, Contradiction
 from boundlab.methods.method import Method, find_method
 from boundlab.net import Net
-from boundlab.regions import L1, L2, Linf, Region
+from boundlab.regions import Region
 from boundlab.regions.checks import Number
+from boundlab.regions.norms import NORMS, norm_named
 from boundlab.specs.labels import read_labels
 
-NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"inf": Linf, "2": L2, "1": L1}
-"""Balls by the names of their norms."""
 LEAST = 1e-6
 """Radii below this share of the largest one are not asked."""
 FURTHER = 8.0
@@ -63,7 +62,7 @@ def certified_radius(
     net: Net,
     x: Tensor,
     labels: Any,
-    norm: str = "inf",
+    norm: str | float = "inf",
     method: str | Method = "crown",
     *,
     lower: Number | None = None,
@@ -87,8 +86,6 @@ def certified_radius(
     asked: a proved one by bounds at that radius, a broken one by a violation in that ball, which
     the model itself confirms.
     """
-    if norm not in NORMS:
-        raise ArgumentError(f"norm must be one of {', '.join(map(repr, NORMS))}, not {norm!r}")
     for name, number in (("most", most), ("tolerance", tolerance)):
         if not 0 < number < torch.inf:
             raise ArgumentError(f"{name} must be a number above 0, not {number}")
@@ -96,7 +93,7 @@ def certified_radius(
         raise ArgumentError(f"the batch size must be at least 1, not {batch}")
     if not net.graph.examples[net.graph.inputs[0]][2]:
         raise ArgumentError("certified_radius needs a net with a free batch size")
-    ball = NORMS[norm](x, 0.0, lower, upper)
+    ball = NORMS[norm_named(norm)](x, 0.0, lower, upper)
     with torch.no_grad():
         classes = net(x[:1]).shape[-1]
     y = read_labels(labels, len(x), classes, x.device)

@@ -138,7 +138,9 @@ def unpack_deb(package: str, folder: Path) -> None:
         "its four idx files elsewhere"
     )
     run(["apt-get", "download", package], folder, f"apt-get {advice}")
-    run(["dpkg-deb", "-x", str(_only(folder, "*.deb")), str(folder)], folder, f"dpkg-deb {advice}")
+    # it runs in the folder: a relative path would lead elsewhere
+    target = str(folder.resolve())
+    run(["dpkg-deb", "-x", str(_only(folder, "*.deb")), target], folder, f"dpkg-deb {advice}")
 
 
 def _only(folder: Path, pattern: str) -> Path:

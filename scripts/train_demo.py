@@ -60,7 +60,7 @@ def main() -> None:
             model, test, eps, ("ibp", "crown-ibp", "crown"), AttackSettings(steps=20, restarts=1)
         )
         print(
-            f"at {eps:g}: clean error {found.clean:.2%}, attacked {found.attacked:.2%}, not "
+            f"at {eps:g}: clean error {found.clean:.2%}, attacked {found.attacked:.2%}, "
             f"verified {found.verified}"
         )
     buffer = io.BytesIO()

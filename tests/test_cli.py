@@ -66,6 +66,36 @@ def test_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: boundlab" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "command", "message"),
+    [
+        (
+            "train mnist-0.1-ibp --files a --output b --optimizer adam",
+            "train",
+            "unrecognized arguments: --optimizer adam. Did you mean '--optimiser'?",
+        ),
+        ("certify a:b c.npz --epsilon=1", "certify", "--epsilon=1. Did you mean '--eps'?"),
+        ("evaluate a --files b --eps 0.1 0.2", "evaluate", "0.2. --eps takes one value."),
+        ("evaluate a --files b --eps 0.1,0.2", "evaluate", "'0.1,0.2' is not one number"),
+        ("evaluate a --files b --methods CRWN", "evaluate", "Did you mean 'crown'?"),
+        ("ops x", "ops", "unrecognized arguments: x."),
+        ("certify a:b c.npz --norm 3", "certify", "norm must be one of 'inf', '2', '1', not '3'"),
+        ("verfy a b", "", "invalid choice: 'verfy' (choose from"),
+        ("verfy a b", "", "Did you mean 'verify'?"),
+        ("--quiet certify a:b c.npz", "", "unrecognized arguments: --quiet."),
+    ],
+)
+def test_wrong_usage_is_of_the_command(
+    line: str, command: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err
+    name = f"boundlab {command}".strip()
+    assert said.startswith(f"usage: {name} ")
+    assert said.splitlines()[-1].startswith(f"{name}: error: ")
+    assert message in said.splitlines()[-1]
+
+
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--help"], ["demo", "--help"], ["certify", "--help"], ["ops", "--help"]):
         assert main(argv) == 0

@@ -37,6 +37,28 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_are_whole(page: Path) -> None:
+    """Behind the head of a table comes a line that says so; rows without one are not shown as a
+    table."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    lines = ["", *text.splitlines(), ""]
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        if line.startswith("|") and not before.startswith("|"):
+            assert re.fullmatch(r"\|[-:| ]+\|", after), f"{page.name}: {line[:60]}"
+
+
+def test_the_map_has_everything() -> None:
+    text = (ROOT / "README.md").read_text().partition("## Where things are")[2]
+    found = set(re.findall(r"[\w-]+(?:\.py|/)?", text))
+    parts = [path for path in (ROOT / "boundlab").iterdir() if not path.name.startswith("_")]
+    names = {f"{path.name}/" for path in parts if path.is_dir()}
+    names |= {path.name for path in parts if path.suffix == ".py"}
+    names |= {path.name for path in (ROOT / "scripts").glob("*.py")}
+    names |= {path.stem for path in PAGES if path.parent.name == "docs"}
+    assert not names - found
+
+
 def test_public_names_are_documented() -> None:
     import boundlab
 

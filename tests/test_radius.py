@@ -154,6 +154,7 @@ def test_mistakes() -> None:
     net, y, model = linear(x)
     for match, options in (
         ("norm must be one of", {"norm": "3"}),
+        ("norm must be one of", {"norm": None}),
         ("most must be a number above 0", {"most": 0.0}),
         ("tolerance must be", {"tolerance": float("nan")}),
         ("batch size", {"batch": 0}),

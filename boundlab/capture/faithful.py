@@ -26,15 +26,7 @@ def compare(
 ) -> None:
     """Refuse a graph that gives something else than the model for the example; the model's buffers
     stay as they are."""
-    modules = [model] if isinstance(model, nn.Module) else []
-    with _restored(modules):
-        try:
-            expected = model(*args, **kwargs)
-        except Exception as error:  # whatever the model raises
-            text = str(error).strip().split("\n")[0]
-            raise CaptureError(
-                f"the model itself fails on the example: {type(error).__name__}: {text}"
-            ) from error
+    expected = run_itself(model, args, kwargs)
     with torch.no_grad():
         found = graph(*args, **kwargs)
     have, have_tree = pytree.tree_flatten(found)
@@ -52,6 +44,22 @@ def compare(
                 f"{number}: {difference}). The model may depend on something that torch.export "
                 "does not see: a random number, a global variable, its own derivative."
             )
+
+
+def run_itself(
+    model: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    """What the model gives for the example; its buffers stay as they are. CaptureError if it
+    fails."""
+    modules = [model] if isinstance(model, nn.Module) else []
+    with _restored(modules):
+        try:
+            return model(*args, **kwargs)
+        except Exception as error:  # whatever the model raises
+            text = str(error).strip().split("\n")[0]
+            raise CaptureError(
+                f"the model itself fails on the example: {type(error).__name__}: {text}"
+            ) from error
 
 
 def _difference(found: object, expected: object) -> str:

@@ -21,13 +21,25 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from boundlab.capture.batch import Examples, Trial, find_batch
 from boundlab.capture.decompose import decompose
+from boundlab.capture.faithful import run_itself
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.simplify import simplify
-from boundlab.compat.private import any_free_size, masks_as_given, pytree, quiet
+from boundlab.compat.private import any_free_size, is_fake, masks_as_given, pytree, quiet
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph
 
 log = logging.getLogger("boundlab")
+
+DERIVATIVES = (
+    "functorch",
+    "has no attribute 'constant'",
+    "fake tensor in the exported program constant's list",
+)
+"""What torch.export says of models that take derivatives."""
+DERIVATIVES_INSIDE = (
+    "the model seems to take derivatives inside (torch.func, torch.autograd.grad), which "
+    "torch.export does not record: write them out by hand."
+)
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
 """Example arguments of a model: those by place, those by name."""
@@ -148,6 +160,8 @@ def _serves(graph: Graph, inputs: Examples) -> bool:
 
 
 def _as_graph(program: ExportedProgram, given: Arguments, batched: bool | None) -> Captured:
+    if any(map(is_fake, program.constants.values())):
+        raise CaptureError(DERIVATIVES_INSIDE)
     program = decompose(program)
     graph, values = read(program)
     graph = simplify(graph)
@@ -211,8 +225,13 @@ def _export_with_free_batch(model: nn.Module, given: Arguments) -> ExportedProgr
 
 
 def _export_as_given(model: nn.Module, given: Arguments) -> ExportedProgram:
-    """Export with the sizes of the example."""
-    return _export(model, copies(*given), None)
+    """Export with the sizes of the example. CaptureError says whose fault it is: the model runs on
+    the example, or does not."""
+    try:
+        return _export(model, copies(*given), None)
+    except CaptureError:
+        run_itself(model, *copies(*given))
+        raise
 
 
 def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> ExportedProgram:
@@ -234,7 +253,7 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    return str(error).strip().split("\n")[0].rstrip(".")
 
 
 def _explain(error: Exception) -> str:
@@ -243,13 +262,12 @@ def _explain(error: Exception) -> str:
     if "data-dependent" in str(error).lower() or "GuardOnDataDependent" in kind:
         return (
             "the model decides what to compute from the values of its tensors (data-dependent "
-            f"control flow){_last_frame(error)}: {text}. "
+            f"control flow){_last_frame(error)}. "
             "Write the choice with torch.where, or fix it with a Python argument."
         )
-    return (
-        f"torch.export could not read the model: {kind}: {text}. Check first "
-        "that model(*inputs) runs with these inputs."
-    )
+    if any(trace in str(error) for trace in DERIVATIVES):
+        return DERIVATIVES_INSIDE
+    return f"the model runs, but torch.export cannot read it: {kind}: {text}."
 
 
 def _last_frame(error: Exception) -> str:

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from boundlab.commands.parser import Parser
 from boundlab.errors import ArgumentError
+from boundlab.methods.method import method_name
+from boundlab.regions.norms import norm_named
 from boundlab.verify.portfolio import TIMEOUT
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 """Where a command adds its parser; the type has no public name."""
 
 
@@ -54,6 +57,7 @@ def add_methods(
         "--methods",
         nargs="+",
         default=list(default),
+        type=method_name,
         choices=choices,
         metavar="METHOD",
         help=f"{note} ({shown})" if note else shown,
@@ -85,6 +89,22 @@ def numbers(text: str) -> list[float]:
         except (ValueError, ZeroDivisionError):
             raise argparse.ArgumentTypeError(f"{word!r} is not a number") from None
     return found
+
+
+def number(text: str) -> float:
+    """One number, "0.1" or "8/255"."""
+    found = numbers(text)
+    if len(found) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one number")
+    return found[0]
+
+
+def norm(text: str) -> str:
+    """``inf``, ``linf`` or ``L2`` as the name of a norm."""
+    try:
+        return norm_named(text)
+    except ArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def shape(text: str) -> tuple[int, ...]:

@@ -14,13 +14,19 @@ from torch import Tensor
 from boundlab.errors import ArgumentError
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
+LAYOUTS = ("chw", "hwc")
+"""Orders of the channels, height and width of an image in a file."""
 
 
 def load_data(
-    path: Path, shape: Sequence[int] | None = None, limit: int | None = None
+    path: Path,
+    shape: Sequence[int] | None = None,
+    limit: int | None = None,
+    layout: str = "chw",
 ) -> tuple[Tensor, Tensor]:
     """Images (N, *shape), uint8 or floating point, and labels (N,) from an .npz or .csv file; at
-    most ``limit`` of them."""
+    most ``limit`` of them. layout: the order of an image's values in the file, one of LAYOUTS; with
+    "hwc" the channels come last there, and first in the result."""
     if not path.is_file():
         raise ArgumentError(
             f"there is no data file {path}: give an .npz with the arrays images and labels, or a "
@@ -32,15 +38,18 @@ def load_data(
         images, labels = _read_npz(path)
     elif path.suffix.lower() == ".csv":
         images, labels = _read_csv(path)
-        if shape is None and images.shape[1] > 1:
+        if shape is None and images.shape[1] > 1 and layout == "chw":
             shape = (images.shape[1],)
     else:
         raise ArgumentError(f"{path} is neither .npz nor .csv")
     if len(images) != len(labels):
         raise ArgumentError(f"{path} holds {len(images)} images but {len(labels)} labels")
+    images = images[:limit]
     if shape is not None:
         images = _reshaped(images, shape, path)
-    return torch.from_numpy(images[:limit]), torch.from_numpy(labels[:limit])
+    if layout == "hwc":
+        images = _channels_first(images, shape, path)
+    return torch.from_numpy(images), torch.from_numpy(labels[:limit])
 
 
 def _reshaped(images: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarray:
@@ -51,6 +60,20 @@ def _reshaped(images: np.ndarray, shape: Sequence[int], path: Path) -> np.ndarra
             f"{images[0:1].size}"
         )
     return images.reshape(len(images), *shape)
+
+
+def _channels_first(images: np.ndarray, shape: Sequence[int] | None, path: Path) -> np.ndarray:
+    """Images whose values lie in the order of height, width and channels as (N, C, H, W). shape:
+    C, H, W if it was given; else images have their own, (N, H, W, C)."""
+    if images.ndim != 4:
+        raise ArgumentError(
+            "--layout hwc is for images of height, width and channels; those in "
+            f"{path} have the shape {images.shape[1:]}: give --shape C,H,W"
+        )
+    if shape is not None:
+        channels, height, width = shape
+        images = images.reshape(len(images), height, width, channels)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
 def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:

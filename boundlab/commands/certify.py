@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from boundlab.attacks import AttackSettings
 from boundlab.commands.certificates import Certification, Run, Task
+from boundlab.commands.chance import warn_of_guesses
 from boundlab.commands.deciding import Decider
 from boundlab.commands.falsifying import Falsifier
 from boundlab.commands.fingerprints import fingerprint
@@ -114,6 +115,7 @@ def prepare(net: Net, job: Job) -> tuple[Task, Tensor, Tensor]:
             f"span {least} ... {most}"
         )
     predictions = torch.where(logits.isnan().any(1), -1, logits.argmax(1))
+    warn_of_guesses(int((predictions == job.labels).sum()), len(predictions), classes)
     task = Task(
         fingerprint(net),
         fingerprint(job.images, job.labels),

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from boundlab.attacks import AttackSettings
-from boundlab.errors import ArgumentError
-from boundlab.methods.method import METHODS
+from boundlab.errors import ArgumentError, did_you_mean
+from boundlab.methods.method import METHODS, method_name
 from boundlab.net import Net
-from boundlab.regions import L1, L2, Linf, Region
+from boundlab.regions import Region
+from boundlab.regions.norms import NORMS, norm_named
 from boundlab.verify.samples import COMPLETE, time_limit
 
-NORMS: dict[str, type[Linf] | type[L2] | type[L1]] = {"inf": Linf, "2": L2, "1": L1}
 EFFORT = AttackSettings()
 """How images that no method proves are attacked if nothing is said."""
 DEFAULT_METHODS = ("ibp", "crown-ibp", "crown", "forward+backward")
@@ -49,10 +49,6 @@ class Job:
     def checked(self) -> Job:
         """The job with images in floating point, labels in int64, and each method and radius once;
         an error if it cannot be done."""
-        if self.norm not in NORMS:
-            raise ArgumentError(
-                f"norm must be one of {', '.join(map(repr, NORMS))}, not {self.norm!r}"
-            )
         if self.batch < 1:
             raise ArgumentError(f"the batch size must be at least 1, not {self.batch}")
         if self.attack is not None and (self.attack.steps < 0 or self.attack.restarts < 1):
@@ -63,6 +59,7 @@ class Job:
         images = check_images(self.images, self.valid)
         return replace(
             self,
+            norm=norm_named(self.norm),
             images=images,
             labels=check_labels(self.labels, len(images)),
             radii=check_radii(self.radii),
@@ -99,11 +96,16 @@ def batches(
 
 
 def check_methods(methods: Sequence[str], none: bool = False) -> tuple[str, ...]:
-    """The methods, each once; an unknown name is an error. none: whether there may be none."""
+    """The methods by the names of their rows, each once; an unknown name is an error. none: whether
+    there may be none."""
     known = (*METHODS, COMPLETE)
+    methods = [method_name(method) for method in methods]
     for method in methods:
         if method not in known:
-            raise ArgumentError(f"there is no method {method!r}; there are: {', '.join(known)}")
+            raise ArgumentError(
+                f"there is no method {method!r}; there are: {', '.join(known)}."
+                f"{did_you_mean(method, known)}"
+            )
     if not methods and not none:
         raise ArgumentError(f"give at least one method; there are: {', '.join(known)}")
     return tuple(dict.fromkeys(methods))

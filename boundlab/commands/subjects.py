@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from boundlab.commands.arguments import add_count, add_numbers, flat, shape, value_range
-from boundlab.commands.arrays import load_data
+from boundlab.commands.arguments import add_count, add_numbers, flat, norm, shape, value_range
+from boundlab.commands.arrays import LAYOUTS, load_data
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.jobs import EFFORT, NORMS, check_images
+from boundlab.commands.jobs import EFFORT, check_images
 from boundlab.commands.journal import refuse_to_replace
 from boundlab.commands.loading import load_net
 from boundlab.net import Net
@@ -68,9 +68,10 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--norm",
-        choices=list(NORMS),
+        type=norm,
         default="inf",
-        help=("norm of the ball around every image (default: inf)"),
+        metavar="NORM",
+        help="of the ball around every image: inf, 2 or 1 (default: inf)",
     )
     parser.add_argument(
         "--range",
@@ -87,7 +88,13 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         "--shape",
         type=shape,
         metavar="C,H,W",
-        help=("shape of one image, if the file does not have it"),
+        help="shape of one image as the model takes it, if the file does not have it",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default=LAYOUTS[0],
+        help="order of channels, height and width in the file (default: chw, as models take them)",
     )
     add_count(parser, "--batch", "images at a time", 16)
     add_count(parser, "--limit", "only the first N images")
@@ -117,7 +124,7 @@ def read_subject(options: argparse.Namespace) -> Subject:
     """What the arguments of a command name."""
     valid = value_range(options.range)
     device = device_named(options.device)
-    values, labels = load_data(options.data, options.shape, options.limit)
+    values, labels = load_data(options.data, options.shape, options.limit, options.layout)
     if values.dtype == torch.uint8:
         print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
     net, images = load_net(

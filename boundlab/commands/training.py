@@ -30,6 +30,7 @@ from boundlab.commands.arguments import (
     add_folder,
     add_methods,
     add_timeout,
+    number,
     numbers,
 )
 from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
@@ -47,7 +48,7 @@ from boundlab.training.checkpoints import (
     read_checkpoint,
     usable,
 )
-from boundlab.training.evaluation import Errors, evaluate
+from boundlab.training.evaluation import FORMAT, Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import RECIPES, recipe_named
@@ -99,12 +100,12 @@ def _add_train(commands: Commands) -> None:
 
 def _add_evaluate(commands: Commands) -> None:
     test = commands.add_parser(
-        "evaluate", help=("clean, attacked and verified error of a trained network")
+        "evaluate", help="error of a trained network, clean and attacked, and what is verified"
     )
     test.set_defaults(command=_evaluate)
     add_checkpoint(test)
     add_folder(test, "--files", "where the files of the data set are")
-    test.add_argument("--eps", type=numbers, metavar="EPS", help="radius (default: the recipe's)")
+    test.add_argument("--eps", type=number, metavar="EPS", help="radius (default: the recipe's)")
     add_methods(test, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
     add_timeout(test)
     add_count(test, "--steps", "steps of the attack", 40)
@@ -129,8 +130,8 @@ def _flag(kind: Any) -> dict[str, Any]:
     if kind in (int, str):
         return {"type": kind}
     if kind is float:
-        return {"type": lambda text: numbers(text)[0]}
-    return {"type": lambda text: [float(n) for n in numbers(text)]}
+        return {"type": number}
+    return {"type": numbers}
 
 
 def _truth(text: str) -> bool:
@@ -264,7 +265,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         evaluate_sentences(options, Console())
         return
     model, recipe, size = load_trained(options.checkpoint)
-    eps = recipe.eps if options.eps is None else options.eps[0]
+    eps = recipe.eps if options.eps is None else options.eps
     processes = Processes.here(device_named(options.device))
     try:
         data = test_images(recipe, options.files, size, options.limit)
@@ -286,7 +287,8 @@ def _evaluate(options: argparse.Namespace) -> None:
             )
         if processes.rank == 0:
             _print(console, found, _table(found, recipe, eps, bool(options.restarts)))
-            content = {"recipe": recipe.name, "seed": recipe.seed, "eps": eps, **asdict(found)}
+            about = {"format": FORMAT, "recipe": recipe.name, "seed": recipe.seed, "eps": eps}
+            content = {**about, **asdict(found)}
             path = folder_of(options.checkpoint) / RESULT
             write_atomically(path, json.dumps(content, indent=1) + "\n")
     finally:
@@ -309,14 +311,14 @@ def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
         title=(f"{recipe.name}: {found.count} test images at eps {eps:.4g}"), title_justify="left"
     )
     table.add_column("")
-    for name in ("error", "95 % interval"):
+    for name in ("images", "95 % interval"):
         table.add_column(name, justify="right")
-    rows = {"clean": found.clean}
+    rows = {"clean error": found.clean}
     by = ["PGD"] * attacked + [COMPLETE] * (COMPLETE in found.verified)
     if by:
-        rows[f"attacked ({', '.join(by)})"] = found.attacked
+        rows[f"error under attack ({', '.join(by)})"] = found.attacked
     for method, share in found.verified.items():
-        rows[f"not verified by {method}"] = share
+        rows[f"verified by {method}"] = share
     for name, share in rows.items():
         low, high = found.interval(share)
         table.add_row(name, f"{share:.2%}", f"{low:.2%} ... {high:.2%}")

@@ -7,6 +7,7 @@ test of each, so that a version of torch that changes one fails there first, and
 
 from __future__ import annotations
 
+import builtins
 import functools
 import logging
 import threading
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch._export import utils as _export_utils
 from torch._ops import OpOverload
+from torch._subclasses import fake_tensor as _fake_tensor
+from torch.export import _trace
 from torch.fx.experimental import _config as _symbolic_shapes
 from torch.nn.modules import transformer as _transformer
 from torch.utils import _pytree as pytree
@@ -30,6 +33,7 @@ __all__ = [
     "any_free_size",
     "backward_pass",
     "guards",
+    "is_fake",
     "masks_as_given",
     "op_arguments",
     "operators_listed_once",
@@ -156,7 +160,8 @@ def _replaced(module: Any, name: str, other: Callable[..., object]) -> Iterator[
     """Replace a function of torch for all threads; it is put back when the last context ends."""
     with _patching:
         originals = _patched.setdefault(name, [])
-        originals.append(originals[0] if originals else getattr(module, name))
+        found = originals[0] if originals else vars(module).get(name) or vars(builtins)[name]
+        originals.append(found)
         setattr(module, name, other)
     try:
         yield
@@ -196,15 +201,35 @@ _list_operators = _export_utils._materialize_cpp_cia_ops
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """torch logs a failed export as an error, under the name of a private module; ours becomes an
-    exception, or another attempt. Without it users would see errors that are none."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """torch logs a failed export as an error, under the names of private modules, and prints the
+    graph so far; ours becomes an exception, or another attempt. Without it users would see errors
+    that are none."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with _replaced(_trace, "print", _unheard):
+            yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+
+
+def _unheard(*_: object, **__: object) -> None:
+    """In place of ``print``."""
+
+
+def is_fake(value: object) -> bool:
+    """Whether a value is a stand-in of tracing, a tensor without numbers.
+
+    torch.export leaves such constants in programs of some models that take derivatives, and says
+    nothing. Without it whatever reads their values would fail, in words that nobody understands.
+    """
+    return _fake_tensor.is_fake(value)
 
 
 def size_expression(size: int | torch.SymInt) -> sympy.Expr:

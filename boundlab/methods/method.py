@@ -3,12 +3,11 @@ optimised. A method of one's own is a row of one's own."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.graph.graph import Node
 
 Mode = Literal["interval", "forward", "backward"]
@@ -80,21 +79,26 @@ ALIASES = {
     "crown-optimized": "alpha-crown",
     "alpha crown": "alpha-crown",
     "forward-backward": "forward+backward",
+    "\u03b1-crown": "alpha-crown",
+    "\u03b2-crown": "beta-crown",
 }
-"""What users of other libraries type, in small letters."""
+"""What users of other libraries type, in small letters; the last two begin with Greek ones."""
+
+
+def method_name(text: str) -> str:
+    """The name of the row that a text means, whatever its case, or as an alias; the text itself if
+    there is none."""
+    name = text.lower().replace("_", "-")
+    name = ALIASES.get(name, name)
+    return name if name in METHODS else text
 
 
 def find_method(method: str | Method) -> Method:
     """The row of a name, whatever its case, or of an alias; a row of one's own as it is."""
     if isinstance(method, Method):
         return method
-    name = ""
-    if isinstance(method, str):
-        name = method.lower().replace("_", "-")
-        name = ALIASES.get(name, name)
+    name = method_name(str(method))
     if name in METHODS:
         return METHODS[name]
-    close = difflib.get_close_matches(name, METHODS, 1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    known = ", ".join(map(repr, METHODS))
+    known, hint = ", ".join(map(repr, METHODS)), did_you_mean(name, METHODS)
     raise ArgumentError(f"method must be one of {known}, or a bl.Method, not {method!r}.{hint}")

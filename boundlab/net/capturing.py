@@ -17,7 +17,8 @@ from boundlab.compat.ambient import AUTOCAST
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net.captured import Captured, Examples
-from boundlab.net.net import RESERVED, Net
+from boundlab.net.net import Net
+from boundlab.net.reading import RESERVED
 from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.regions import Region
 

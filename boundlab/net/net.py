@@ -32,15 +32,10 @@ from boundlab.net.variants import ModuleWatch, Variants
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
 from boundlab.results import Bounds, LinearBounds
-from boundlab.specs.labels import read_labels
+from boundlab.specs.labels import labels_tensor, read_labels
 from boundlab.specs.margins import margin_spec
 
 SIDES = ("both", "lower", "upper")
-RESERVED = {
-    "method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates", "state",
-    "known",
-}  # fmt: skip
-"""Keywords of questions, which a model may not have."""
 Asked = Callable[[Examples, Any, BoundState | None], Any]
 """From entries for the inputs, a tensor that begins with the samples and a state to a result."""
 
@@ -299,6 +294,7 @@ class Net:
                 "the inputs are missing: give one entry per model input, a region or a tensor, and "
                 "the labels"
             )
+        labels_tensor(inputs[-1])  # an error for a region: the labels were forgotten
         return inputs[:-1], inputs[-1]
 
     def read_labels(self, answer: Answer, target: str, labels: Any) -> Tensor:

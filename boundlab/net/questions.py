@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.errors import ArgumentError, MixedSamples
+from boundlab.errors import ArgumentError, MixedSamples, did_you_mean
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.halving import can_be_taken_apart
 from boundlab.methods.memory import in_bytes
@@ -196,10 +196,7 @@ def _check_alpha(method: Method, options: Options) -> None:
 def choose(what: str, value: object, options: tuple[str, ...]) -> None:
     """Refuse a value that is none of the options."""
     if value not in options:
-        import difflib
-
-        close = difflib.get_close_matches(str(value), options, 1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
         raise ArgumentError(
-            f"{what} must be one of {', '.join(map(repr, options))}, not {value!r}.{hint}"
+            f"{what} must be one of {', '.join(map(repr, options))}, not {value!r}."
+            f"{did_you_mean(str(value), options)}"
         )

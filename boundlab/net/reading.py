@@ -14,12 +14,18 @@ from torch.export import ExportedProgram
 from boundlab.capture.torch_export import Function
 from boundlab.compat.ambient import usable
 from boundlab.compat.private import pytree
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.net.captured import Captured, Examples, has_dimensions
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
+from boundlab.regions.checks import check_has_values
 from boundlab.relaxations.interval import Interval
 
+RESERVED = {
+    "method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates", "state",
+    "known",
+}  # fmt: skip
+"""Keywords of questions, which a model may not have."""
 Known = Mapping[str, tuple[Tensor, Tensor]]
 """Node or module -> a lower and an upper bound of its value."""
 Values = dict[str, Any]
@@ -119,7 +125,7 @@ class Reader:
         if tree != self.captured.inputs:
             raise ArgumentError(
                 f"the model was captured with the inputs ({', '.join(graph.inputs)}), in that "
-                f"structure; got {len(leaves)} of another structure"
+                f"structure; {self._misfit(inputs, kwargs)}"
             )
         values: Values = {}
         regions: Regions = {}
@@ -135,6 +141,22 @@ class Reader:
                 values[name] = usable(leaf)
         return values, regions
 
+    def _misfit(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """What is wrong with inputs whose structure is not the captured one."""
+        names = list(self.captured.graph.inputs)
+        by_place, by_name = pytree.tree_unflatten(names, self.captured.inputs)
+        absent = {key: name for key, name in by_name.items() if key not in kwargs}
+        missing = pytree.tree_leaves((by_place[len(inputs) :], absent))
+        if missing:
+            return f"missing: {', '.join(missing)}"
+        if len(inputs) > len(by_place):
+            return f"got {len(inputs)} by place instead of {len(by_place)}"
+        unknown = [key for key in kwargs if key not in by_name]
+        if unknown:
+            hint = did_you_mean(unknown[0], sorted(RESERVED))
+            return f"unknown: {', '.join(unknown)}.{hint}"
+        return f"got {len(pytree.tree_leaves((inputs, kwargs)))} of another structure"
+
     def _check_literal(self, name: str, leaf: object) -> None:
         literal = self.captured.graph.literals[name]
         if isinstance(leaf, Tensor) or leaf != literal:
@@ -146,6 +168,7 @@ class Reader:
         if not isinstance(leaf, Tensor):
             return
         self._check_shape(name, leaf)
+        check_has_values(leaf, f"the input '{name}'")
         if leaf.is_floating_point() and torch.isnan(leaf).any():
             raise ArgumentError(f"the input '{name}' contains NaN")
 
@@ -196,7 +219,7 @@ class Reader:
             if path not in by_path:
                 raise ArgumentError(
                     f"the model has no parameter '{path}' that its outputs depend on; there are: "
-                    f"{', '.join(sorted(by_path))}"
+                    f"{', '.join(sorted(by_path))}.{did_you_mean(path, by_path)}"
                 )
             if not isinstance(region, Region):
                 raise ArgumentError(

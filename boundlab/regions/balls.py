@@ -259,6 +259,12 @@ class Lp(_Ball):
     upper: Number | None = None
 
     def __post_init__(self) -> None:
+        try:
+            float(self.p)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"p must be a number such as 2 or math.inf, not {self.p!r}"
+            ) from None
         self._check()
 
     @property

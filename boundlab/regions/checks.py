@@ -17,14 +17,28 @@ def centre_tensor(x: object, what: str = "the centre of a region") -> Tensor:
     if not isinstance(x, Tensor):
         raise ArgumentError(f"{what} must be a tensor, not {type(x).__name__}")
     if not x.is_floating_point():
+        advice = (
+            "integers (word or class indices) cannot move continuously; put the region on the "
+            "embedding instead"
+        )
+        if x.dtype == torch.uint8:
+            advice = "of images in bytes give x.float() / 255, and eps as a share of 1"
         raise ArgumentError(
             f"{what} must be a floating-point tensor, not "
-            f"{str(x.dtype).removeprefix('torch.')}: integers (word or class indices) "
-            "cannot move continuously; put the region on the embedding instead"
+            f"{str(x.dtype).removeprefix('torch.')}: {advice}"
         )
+    check_has_values(x, what)
     if torch.isnan(x).any():
         raise ArgumentError(f"{what} contains NaN")
     return x
+
+
+def check_has_values(x: Tensor, what: str) -> None:
+    """Refuse a tensor that has a shape only."""
+    if x.is_meta:
+        raise ArgumentError(
+            f"{what} lies on the device 'meta', which holds no values: put it where the model is"
+        )
 
 
 def given(x: Tensor | None) -> Tensor:
@@ -71,8 +85,9 @@ def _numbers(value: object, x: Tensor, what: str) -> Tensor:
             return value.to(x)
         return torch.as_tensor(value, dtype=x.dtype, device=x.device)
     except (TypeError, ValueError, RuntimeError):
+        advice = ": write 8/255 without quotes" if isinstance(value, str) else ""
         raise ArgumentError(
-            f"{what} must be a number or a tensor of numbers, not {value!r}"
+            f"{what} must be a number or a tensor of numbers, not {value!r}{advice}"
         ) from None
 
 

@@ -28,11 +28,15 @@ class L0(Region):
         device = torch.device("cpu")
         if self.x is not None:
             device = self.x.device
-        k = torch.as_tensor(self.k, device=device)
+        wrong = ArgumentError(
+            f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k!r}"
+        )
+        try:
+            k = torch.as_tensor(self.k, device=device)
+        except (TypeError, ValueError, RuntimeError):
+            raise wrong from None
         if k.is_floating_point() or (k < 0).any():
-            raise ArgumentError(
-                f"k counts changed elements: a whole number >= 0 (or one per sample), not {self.k}"
-            )
+            raise wrong
         if self.x is not None:
             centre_tensor(self.x)
             if (spread(self.lower, self.x, "lower") > spread(self.upper, self.x, "upper")).any():

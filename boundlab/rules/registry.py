@@ -298,8 +298,9 @@ def find_rule(node: Node) -> Rule:
     if rule is None:
         raise UnsupportedOperator(
             f"no rule for the operator {op_name(op)} ({op}) of node {node}, which is applied to a "
-            f"perturbed value. Register one: bl.elementwise({op}, ...), bl.affine({op}) or "
-            f"@bl.composition({op}); see docs/extending.md."
+            f"perturbed value. Register one: @bl.composition({op}) if it is made of simpler "
+            f"operators, bl.elementwise({op}, ...) if it acts on every element alone, "
+            f"bl.affine({op}) if it is affine, else a rule of its own; see docs/extending.md."
         )
     return rule
 

@@ -59,12 +59,13 @@ class Elements:
 
     def of_spec(self, spec: Tensor) -> Dense:
         """A specification (specs, out) or (samples, specs, out) as coefficients of the node."""
+        given = tuple(spec.shape)
         if spec.dim() == 2:
             spec = spec[None].expand(self.samples, -1, -1)
         if spec.dim() != 3 or spec.shape[0] != self.samples or spec.shape[2] != self.size:
             raise ArgumentError(
                 f"spec must have the shape (specs, {self.size}) or ({self.samples}, specs, "
                 f"{self.size}), as the output has {self.size} elements a sample; got "
-                f"{tuple(spec.shape)}"
+                f"{given}"
             )
         return self.place(spec.to(self.like).transpose(0, 1))

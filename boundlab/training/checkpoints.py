@@ -43,7 +43,8 @@ def read_checkpoint(
     if path.is_dir():
         path = path / CHECKPOINT
     if not path.is_file():
-        raise ArgumentError(f"there is no checkpoint {path}")
+        folder = "" if path.name == CHECKPOINT else f", nor a folder {path} with {CHECKPOINT} in it"
+        raise ArgumentError(f"there is no checkpoint {path}{folder}")
     with usable(path):
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()  # torch itself reads on over flipped bits

@@ -1,10 +1,14 @@
-"""Clean, attacked and verified error of a network over a data set, with confidence intervals."""
+"""Error of a network over a data set, clean and under attack, and what is verified of it, with
+confidence intervals."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +21,9 @@ from boundlab.training.processes import Processes
 from boundlab.verify.samples import COMPLETE, SampleVerifier, time_limit
 from boundlab.verify.verdict import HOLDS, VIOLATED
 
+FORMAT = 2
+"""Of the files that hold errors."""
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -28,17 +35,27 @@ class Errors:
     """The share that is wrong, or has a counterexample: found by the attack, or by the method
     "complete"."""
     verified: dict[str, float]
-    """method -> the share that it does not prove."""
+    """method -> the share that it, or a method before it, proves."""
     open: float
     """The share that has no counterexample, and that no method proves."""
 
     @property
     def proved(self) -> float:
         """The share that some method proves."""
-        return 1 - min(self.verified.values(), default=1.0)
+        return max(self.verified.values(), default=0.0)
 
     def interval(self, share: float) -> tuple[float, float]:
         return wilson(share, self.count)
+
+
+def read_errors(path: Path) -> dict[str, Any]:
+    """What ``boundlab evaluate`` has written. In files without a format number ``verified`` holds
+    shares that are not proved; they are read as the shares that are."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    if "format" not in found:
+        found["verified"] = {method: 1 - share for method, share in found["verified"].items()}
+        found["format"] = FORMAT
+    return found
 
 
 def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
@@ -92,21 +109,21 @@ def evaluate(
         samples = _Samples(ball, labels, model(ball.centre).argmax(1) != labels, watch)
         if settings.restarts:
             samples.broken |= attack(model, ball, labels, **asdict(settings)).violated
-        missing = []
+        verified = []
         for method in methods:
             if verifier is not None and method == COMPLETE:
                 samples.verify(verifier)
             else:
                 samples.bound(net, method)
-            missing.append((~samples.proved).sum())
+            verified.append(samples.proved.sum())
         size = torch.tensor(len(part), device=processes.device)
         known = (samples.wrong.sum(), samples.broken.sum(), samples.open.sum())
-        counts += torch.stack([size, *known, *missing]).double()
+        counts += torch.stack([size, *known, *verified]).double()
         watch(len(part) - samples.told)
     model.train(was)
     total, *shares = processes.sum(counts).tolist()
-    clean, attacked, open_, *verified = [count / total for count in shares]
-    by_method = dict(zip(methods, verified, strict=True))
+    clean, attacked, open_, *proved = [count / total for count in shares]
+    by_method = dict(zip(methods, proved, strict=True))
     return Errors(int(total), clean, attacked, by_method, open_)
 
 

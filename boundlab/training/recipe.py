@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from boundlab.data import SETS
 from boundlab.data.sentences import SST
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.models import MODELS
 from boundlab.models.text import TEXT_MODELS
 from boundlab.training.schedules import KINDS
@@ -127,7 +127,8 @@ class Recipe:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ArgumentError(
-                f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}"
+                f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}."
+                f"{did_you_mean(unknown[0], sorted(known))}"
             )
         return replace(
             base or Recipe(),

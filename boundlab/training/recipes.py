@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.training.recipe import Recipe
 
 PAPER_MODELS = ("cnn7-bn", "densenet", "wide-resnet", "resnext")
@@ -128,9 +128,20 @@ def _table() -> dict[str, Recipe]:
 RECIPES = _table()
 
 
+def _by_data() -> str:
+    """The names of all recipes, those of a data set together."""
+    sets = dict.fromkeys(recipe.data for recipe in RECIPES.values())
+    names = {
+        data: ", ".join(name for name, recipe in RECIPES.items() if recipe.data == data)
+        for data in sets
+    }
+    return "; ".join(f"for {data}: {names[data]}" for data in sets)
+
+
 def recipe_named(name: str) -> Recipe:
     if name not in RECIPES:
+        hint = did_you_mean(name, RECIPES)
         raise ArgumentError(
-            f"there is no recipe {name!r}; there are: {', '.join(RECIPES)}; or give a TOML file"
+            f"there is no recipe {name!r}.{hint} There are {_by_data()}; or give a TOML file"
         )
     return RECIPES[name]

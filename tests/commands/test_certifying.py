@@ -235,9 +235,9 @@ def test_range_limit_norm(folder: Path) -> None:
         "--eps",
         "0.1",
         "--methods",
-        "ibp",
+        "IBP",
         "--norm",
-        "2",
+        "l2",
         "--limit",
         "3",
     ]
@@ -245,6 +245,8 @@ def test_range_limit_norm(folder: Path) -> None:
     assert run(*common, "--range", "none", "--output", "a") == 0
     assert run(*common, "--range", "-10", "10", "--output", "b") == 0
     assert len(results("a")[0]["margins"]) == 3  # type: ignore[arg-type]
+    assert results("a")[0]["method"] == "ibp"
+    assert '"norm": "2"' in Path("a/results.json").read_text()
 
 
 def test_interrupt_and_resume(

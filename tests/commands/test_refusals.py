@@ -101,6 +101,7 @@ def test_bad_arrays(
     ("options", "message"),
     [
         (["--methods", "crwn"], "no method 'crwn'; there are: ibp"),
+        (["--methods", "CRWN"], "complete. Did you mean 'crown'?"),
         (["--eps=-0.1"], ">= 0"),
         (["--range", "0"], "--range takes two numbers"),
         (["--range", "a", "b"], "--range takes two numbers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,8 @@ def test_train_and_evaluate(
             "--limit",
             30,
             "--methods",
-            "ibp",
-            "crown",
+            "IBP",
+            "CROWN",
             "--steps",
             3,
             "--restarts",
@@ -40,15 +41,13 @@ def test_train_and_evaluate(
         == 0
     )
     said = capsys.readouterr().out
-    assert "verified by crown" in said and "attacked" in said and "95 %" in said
+    assert "verified by crown" in said and "under attack (PGD)" in said and "95 %" in said
     found = json.loads((output / "errors.json").read_text())
     assert found["count"] == 30 and found["seed"] == 3 and found["eps"] == pytest.approx(5 / 255)
-    assert (
-        found["clean"]
-        <= found["attacked"]
-        <= found["verified"]["crown"]
-        <= found["verified"]["ibp"]
-    )
+    verified = found["verified"]
+    assert verified["ibp"] <= verified["crown"] <= 1 - found["attacked"] <= 1 - found["clean"]
+    assert _share(said, "verified by crown") == pytest.approx(verified["crown"], abs=1e-4)
+    assert _share(said, "clean error") == pytest.approx(found["clean"], abs=1e-4)
     assert (
         run(
             "evaluate",
@@ -68,10 +67,18 @@ def test_train_and_evaluate(
     verified = ["evaluate", output, "--files", files, "--limit", 5, "--methods", "ibp", "complete"]
     assert run(*verified, "--timeout", 0.2, "--restarts", 0) == 0
     said = capsys.readouterr().out
-    assert "attacked (complete)" in said and "not verified by complete" in said
+    assert "attack (complete)" in said and "verified by complete" in said
+    assert "not verified" not in said
     assert "verified " in said and ", falsified " in said and ", open " in said
     found = json.loads((output / "errors.json").read_text())
-    assert found["attacked"] + found["open"] == pytest.approx(found["verified"]["complete"])
+    left = found["attacked"] + found["open"]
+    assert 1 - left == pytest.approx(found["verified"]["complete"])
+
+
+def _share(said: str, row: str) -> float:
+    """The first number of a row of a table."""
+    (line,) = [line for line in said.splitlines() if row in line]
+    return float(re.findall(r"([\d.]+)%", line)[0]) / 100
 
 
 def test_resume_and_refusals(
@@ -142,7 +149,8 @@ def test_a_recipe_from_a_file(files: Path, tmp_path: Path) -> None:
             ["train", "mnist-0.1-ibp", "--files", ".", "--output", "x", "--threads", "0"],
             "--threads",
         ),
-        (["evaluate", "nowhere", "--files", "."], "no checkpoint"),
+        (["evaluate", "nowhere", "--files", "."], "nor a folder nowhere with checkpoint.pt in it"),
+        (["evaluate", "a/checkpoint.pt", "--files", "."], "no checkpoint a/checkpoint.pt\n"),
         (["evaluate", "nowhere", "--files", ".", "--timeout", "5"], "'complete'"),
         (
             ["evaluate", "nowhere", "--files", ".", "--methods", "complete", "--timeout", "0"],

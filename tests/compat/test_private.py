@@ -294,6 +294,24 @@ def test_failed_exports_are_logged_under_this_name():
         logger.removeHandler(records)
 
 
+def test_nothing_of_a_failed_export_is_printed(capfd):
+    def attempt():
+        with pytest.raises(Exception, match=r"[Dd]ata-dependent|guard"):
+            exported(lambda x: x * 2 if x.sum() == 1 else x, torch.ones(2, 3), free=False)
+
+    with private.quiet():
+        attempt()
+    assert capfd.readouterr() == ("", "")
+    attempt()
+    assert "def forward" in capfd.readouterr().err
+
+
+def test_constants_without_values_are_left_in_programs():
+    program = exported(lambda x: torch.func.jacrev(torch.sin)(x), torch.ones(2, 3), free=False)
+    assert any(map(private.is_fake, program.constants.values()))
+    assert not private.is_fake(torch.ones(2))
+
+
 def test_operators_of_a_call_can_be_counted():
     class Counting(private.TorchDispatchMode):
         found: list = []  # noqa: RUF012

@@ -64,6 +64,31 @@ def test_fetching(
     assert "Remove it to have it fetched again" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_fetching_a_debian_package(
+    program: Callable[[str, str], None],
+    tmp_path: Path,
+    relative: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Into a folder that is given by its full name, or from the one that the script is run in."""
+    monkeypatch.chdir(tmp_path)
+    files = tmp_path / "package" / "usr/share/datasets/fashion-mnist"
+    write(files, idx_files("-", ".gz"))
+    program("apt-get", "open(f'{sys.argv[2]}.deb', 'w')")
+    program(
+        "dpkg-deb",
+        "import os\n"
+        "assert sys.argv[1] == '-x' and os.path.isdir(sys.argv[3]), sys.argv\n"
+        f"shutil.copytree({str(tmp_path / 'package')!r}, sys.argv[3], dirs_exist_ok=True)",
+    )
+    target = "sets" if relative else str(tmp_path / "sets")
+    assert fetch_data.main([target, "--only", "fashion-mnist"]) == 0, capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "sets").iterdir()] == ["fashion-mnist"]
+    check(load("fashion-mnist", tmp_path / "sets", "train"), DATA["mnist", "train"])
+
+
 def test_fetching_fails(
     program: Callable[[str, str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,8 @@ ALIASES = {
     "alpha-CROWN": "alpha-crown",
     "CROWN-Optimized": "alpha-crown",
     "Forward+Backward": "forward+backward",
+    "\u03b1-CROWN": "alpha-crown",
+    "beta_crown": "beta-crown",
 }
 
 

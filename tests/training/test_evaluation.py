@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +12,7 @@ from torch import nn
 import boundlab as bl
 from boundlab.attacks import AttackSettings
 from boundlab.data import Images
-from boundlab.training.evaluation import evaluate, wilson
+from boundlab.training.evaluation import evaluate, read_errors, wilson
 
 
 def test_confidence_intervals() -> None:
@@ -34,11 +37,11 @@ def test_errors_are_what_is_there() -> None:
     """Everything that is not flipped is proved."""
     model, data = line()
     found = evaluate(model, data, 0.1, ("ibp",), AttackSettings(20, 1))
-    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 4 / 6, 4 / 6)
+    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 4 / 6, 2 / 6)
     found = evaluate(model, data, 0.1, ("ibp",), AttackSettings(20, 0))
     assert (found.clean, found.attacked) == (1 / 6, 1 / 6)
     found = evaluate(model, data, 0.0, ("ibp",), AttackSettings(20, 1))
-    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 1 / 6, 1 / 6)
+    assert (found.clean, found.attacked, found.verified["ibp"]) == (1 / 6, 1 / 6, 5 / 6)
     assert found.open == 0
 
 
@@ -60,7 +63,7 @@ def test_the_verifier_falsifies() -> None:
         watch=done.append,
     )
     assert (found.clean, found.attacked, found.open) == (1 / 6, 4 / 6, 0)
-    assert found.verified == {"ibp": 4 / 6, "complete": 4 / 6}
+    assert found.verified == {"ibp": 2 / 6, "complete": 2 / 6}
     assert found.proved == pytest.approx(2 / 6)
     # after each of the three that were verified, and the rest of both batches
     assert done == [1, 1, 1, 1, 2] and not found.open
@@ -81,10 +84,19 @@ def test_the_verifier_proves() -> None:
     data = Images(pixels[hard], labels[hard], 3, "points")
     methods, settings = ("crown", "complete"), AttackSettings(20, 1)
     found = evaluate(model, data, 0.1, methods, settings, timeout=60)
-    assert (found.verified, found.open) == ({"crown": 1.0, "complete": 0.0}, 0.0)
+    assert (found.verified, found.open) == ({"crown": 0.0, "complete": 1.0}, 0.0)
     found = evaluate(model, data, 0.1, methods, settings, timeout=1e-9)
-    assert (found.verified, found.open) == ({"crown": 1.0, "complete": 1.0}, 1.0)
+    assert (found.verified, found.open) == ({"crown": 0.0, "complete": 0.0}, 1.0)
     assert (found.attacked, found.proved) == (0.0, 0.0)
+
+
+def test_files_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "errors.json"
+    path.write_text('{"clean": 0.25, "verified": {"ibp": 0.75, "crown": 0.5}}')
+    old = read_errors(path)
+    assert old == {"format": 2, "clean": 0.25, "verified": {"ibp": 0.25, "crown": 0.5}}
+    path.write_text(json.dumps(old))
+    assert read_errors(path) == old
 
 
 def test_times_that_are_none() -> None:

@@ -51,7 +51,8 @@ def test_every_vision_row_of_the_paper_has_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"epoch": 3}, "no epoch"),
+        ({"epoch": 3}, "no epoch.*Did you mean 'epochs'"),
+        ({"optimizer": "adam"}, "no optimizer.*Did you mean 'optimiser'"),
         ({"epochs": "3"}, "of type int"),
         ({"epochs": True}, "of type int"),
         ({"eps": -0.1}, "not be negative"),
@@ -75,5 +76,9 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("eps = = 3")
     with pytest.raises(bl.ArgumentError, match="not TOML"):
         Recipe.load(tmp_path / "bad.toml")
-    with pytest.raises(bl.ArgumentError, match=r"no recipe.*mnist-0\.1-ibp"):
+    with pytest.raises(
+        bl.ArgumentError, match=r"'mnist'\. Did you mean 'mnist-0\.1-ibp'\?"
+    ) as caught:
         recipe_named("mnist")
+    assert all(name in str(caught.value) for name in RECIPES)
+    assert "; for fashion-mnist: fashion-mnist-0.1-ibp, " in str(caught.value)

@@ -37,13 +37,8 @@ def test_training_learns_and_writes_what_it_did(tmp_path: Path) -> None:
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
     assert len(seen) == 20 * 3 and seen[-1].step == seen[-1].steps == 3
     errors = evaluate(model, data, 0.05, ("ibp", "crown-ibp"), AttackSettings(5, 1))
-    assert (
-        errors.clean
-        <= errors.attacked
-        <= errors.verified["crown-ibp"]
-        <= errors.verified["ibp"]
-        < 0.2
-    )
+    verified = errors.verified
+    assert 0.8 < verified["ibp"] <= verified["crown-ibp"] <= 1 - errors.attacked <= 1 - errors.clean
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 7])
