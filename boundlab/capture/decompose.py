@@ -1,8 +1,9 @@
 """Programs written in operators that have rules.
 
-Compositions come first: they are written for tight bounds. What has no rule then is taken apart by
-torch's own decompositions, as often as it takes; an operator that cannot be taken apart stays
-whole, for it may never meet a perturbed value.
+Compositions come first: they are written for tight bounds. An operator that has no rule then is
+taken apart by torch's own decompositions, as often as it takes. If something would be left that has
+no rule either it stays whole: errors name what the model calls, and it may never meet a perturbed
+value.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import torch
+from torch import Tensor, fx
 from torch.export import ExportedProgram, default_decompositions
 from torch.export.graph_signature import InputKind
 
 from boundlab.capture.simplify import VIEWS
-from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once
+from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once, pytree
 from boundlab.errors import BoundlabError, CaptureError
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from boundlab.rules.structure.table import STRUCTURES
@@ -33,25 +36,27 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     """A program in operators that have rules, as far as there are compositions and decompositions
     to write it so."""
     program = _taken_apart(program, {**_recurrent(), **COMPOSITIONS})
-    tried: set[OpOverload] = set()
-    for _ in range(DEEPEST):
-        missing = {op: own for op, own in _without_rules(program).items() if op not in tried}
-        if not missing:
-            break
-        tried.update(missing)
-        program = _by_torch(program, missing)
-    return program
-
-
-def _by_torch(program: ExportedProgram, missing: Decompositions) -> ExportedProgram:
-    """The program with operators taken apart by torch's own decompositions: all at once, or one
-    after the other where some cannot be."""
-    with suppress(CaptureError):
-        return _taken_apart(program, {**_recurrent(), **missing, **COMPOSITIONS})
-    for op, own in missing.items():
+    for op in _without_rules(program):
         with suppress(CaptureError):
-            program = _taken_apart(program, {**_recurrent(), op: own, **COMPOSITIONS})
+            program = _without(program, op)
     return program
+
+
+def _without(program: ExportedProgram, op: OpOverload) -> ExportedProgram:
+    """The program with an operator taken apart until all that it is made of has rules; CaptureError
+    if there is no such way."""
+    before = _without_rules(program)
+    missing = {op}
+    for _ in range(DEEPEST):
+        known = _torch_decompositions()
+        own = {one: known[one] for one in missing if one in known}
+        if len(own) < len(missing):
+            break
+        program = _taken_apart(program, {**_recurrent(), **own, **COMPOSITIONS})
+        missing = _without_rules(program) - before
+        if not missing:
+            return program
+    raise CaptureError(f"{op} cannot be written in operators that have rules")
 
 
 def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedProgram:
@@ -80,16 +85,20 @@ def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedPro
     return found
 
 
-def _without_rules(program: ExportedProgram) -> Decompositions:
-    """torch's decompositions of the operators of a program that have no rule, and of which nothing
-    is known either of how they treat samples."""
-    calls = [node for node in program.graph.nodes if node.op == "call_function"]
-    targets = {node.target for node in calls if node.all_input_nodes}
-    missing = [op for op in targets if isinstance(op, OpOverload) and not _is_known(op)]
-    if not missing:
-        return {}
-    known = _torch_decompositions()
-    return {op: known[op] for op in missing if op in known}
+def _without_rules(program: ExportedProgram) -> set[OpOverload]:
+    """The operators of a program that compute numbers from values and have no rule, and of which
+    nothing is known either of how they treat samples."""
+    targets = {node.target for node in program.graph.nodes if _computes_numbers(node)}
+    return {op for op in targets if isinstance(op, OpOverload) and not _is_known(op)}
+
+
+def _computes_numbers(node: fx.Node) -> bool:
+    """Whether a node is a call on values with results that are tensors of numbers, not of truth
+    values."""
+    if node.op != "call_function" or not node.all_input_nodes:
+        return False
+    results = [one for one in pytree.tree_leaves(node.meta.get("val")) if isinstance(one, Tensor)]
+    return any(one.dtype != torch.bool for one in results)
 
 
 def _is_known(op: OpOverload) -> bool:
