@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import boundlab as bl
 from tests.helpers.contract import assert_all_inside
@@ -14,11 +15,15 @@ from tests.helpers.contract import assert_all_inside
 X = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)) + 0.5
 
 TAKEN_APART: dict[str, Callable[[Tensor], Tensor]] = {
-    "pointwise, of pointwise ones": lambda x: torch.special.entr(x),
-    "whose parts are taken apart too": lambda x: torch.nn.functional.cosine_similarity(x, x.roll(1, 1)),
-    "with sizes that are computed": lambda x: torch.tensordot(x.unsqueeze(2) * x.unsqueeze(1), torch.ones(4, 4), 2),
-    "several in one model": lambda x: torch.cov(x[0, :2]).unsqueeze(0) + torch.special.xlog1py(x, x + 1).sum(1),
-}  # fmt: skip
+    "pointwise, of pointwise ones": lambda x: functional.soft_margin_loss(
+        x, torch.ones(3, 4), reduction="none"
+    ),
+    "whose parts are taken apart too": lambda x: functional.cosine_embedding_loss(
+        x, x.roll(1, 1), torch.ones(3), reduction="none"
+    ),
+    "with sizes that are computed": lambda x: torch.tensordot(x, torch.ones(4, 2), 1),
+    "several in one model": lambda x: torch.addr(x, x[:, 0], x[0]) + torch.frac(x),
+}
 WHOLE = {
     "an operator of no rule is left": (torch.special.i0, "aten.special_i0"),
     "a decomposition that checks values": (
