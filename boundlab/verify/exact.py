@@ -15,8 +15,9 @@ from boundlab.verify.branch import of_domains, per_domain
 from boundlab.verify.milp import Box, Encoding, Entering, encode, import_highspy, solve
 from boundlab.verify.query import Query
 
-MOST_OPEN = 600
-"""ReLUs of open sign up to which a program is tried."""
+MOST_OPEN, FEW_OPEN = 600, 150
+"""ReLUs of open sign up to which a program is tried, and up to which it is decided in seconds more
+often than not."""
 
 
 class ExactSearch:
@@ -37,13 +38,20 @@ class ExactSearch:
 
     def can(self, state: BoundState) -> bool:
         """Whether all domains of a state are small enough to be tried."""
-        if self.encoding is None:
-            return False
+        return self.encoding is not None and self._most_open(state) <= MOST_OPEN
+
+    def is_easy(self, state: BoundState) -> bool:
+        """Whether all domains of a state are so small that the solver is likely to decide them."""
+        return self.encoding is not None and self._most_open(state) <= FEW_OPEN
+
+    def _most_open(self, state: BoundState) -> int:
+        """The number of ReLUs of open sign in the domain that has most."""
+        assert self.encoding is not None
         counts = torch.zeros(state.samples or 0, dtype=torch.int64)
         for layer in self.encoding.layers:
             x = per_domain(state, layer.source)
             counts += ((x.lower < 0) & (x.upper > 0)).sum(1)
-        return int(counts.max()) <= MOST_OPEN
+        return int(counts.max())
 
     def decide(self, state: BoundState, domain: int, seconds: float) -> tuple[bool, Tensor | None]:
         """Whether a domain has no input at which all rows of its clause hold; or one (in,) that

@@ -34,8 +34,9 @@ FIRST_ATTACK, SECOND_ATTACK, ATTACK_SHARE = 0.1, 0.5, 0.1
 between that later ones may take."""
 SLICE = 2.0
 """Seconds of branch and bound before the next attack, and twice as many then."""
-SOLVER_SHARE = 0.5
-"""The time of a solver, as a share of what every other way of searching has."""
+SOLVER_SHARE, EASY_SHARE = 0.5, 0.6
+"""The time of a solver, as a share of what every other way of searching has; for programs that seem
+easy, once, as a share of all that is left."""
 PATIENCE = 2.0
 """Splitting goes on alone if it expects to end within this many times what is left."""
 FEW_INPUTS = 20
@@ -165,6 +166,8 @@ class Portfolio:
                 return
         yield "neuron splitting", self.split_neurons
         assert self.neurons is not None
+        if self.exact is None:
+            yield "milp", self.solve_easy
         if self.neurons.expected_seconds <= PATIENCE * self.seconds_left:
             return
         if self.worth_tightening:
@@ -256,13 +259,27 @@ class Portfolio:
         self.count()
         return f"bound of whole regions {before:.4g} to {self.neurons.root_bound:.4g}"
 
+    def solve_easy(self) -> str:
+        """Ask a solver for whole clauses if they are so small that it is likely to decide them: for
+        long, for it cannot go on where it stopped."""
+        assert self.neurons is not None
+        if self.neurons.root is None:
+            return "not tried: no bounds to begin with"
+        self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
+        if not self.exact.is_easy(self.neurons.root.take(self.neurons.open_clauses)):
+            return "not tried yet: other ways come first"
+        return self.solve_for(EASY_SHARE * self.seconds_left)
+
     def solve(self) -> str:
         """Ask a solver for whole clauses, and for the domains that cannot be split."""
-        if self.neurons is None or self.neurons.root is None:
-            return "not tried: no bounds to begin with"
-        end = time.monotonic() + min(SOLVER_SHARE * self.slice, self.seconds_left)
         if self.exact is None:
-            self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
+            return "not tried: no bounds to begin with"
+        return self.solve_for(min(SOLVER_SHARE * self.slice, self.seconds_left))
+
+    def solve_for(self, seconds: float) -> str:
+        assert self.exact is not None and self.neurons is not None
+        assert self.neurons.root is not None
+        end = time.monotonic() + seconds
         whole = self.neurons.root.take(self.neurons.open_clauses)
         refuted = 0
         if self.exact.can(whole):
