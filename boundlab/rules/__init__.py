@@ -12,8 +12,13 @@ from boundlab.rules import (
     maximum,
     periodic,
     powers,
+    quantization,
     rectifiers,
+    remainders,
+    replaced,
+    sinc,
     softmax,
+    special,
     steps,
 )
 
@@ -29,7 +34,12 @@ __all__ = [
     "maximum",
     "periodic",
     "powers",
+    "quantization",
     "rectifiers",
+    "remainders",
+    "replaced",
+    "sinc",
     "softmax",
+    "special",
     "steps",
 ]

@@ -11,9 +11,11 @@ from boundlab.rules.compositions import (
     gates,
     losses,
     moments,
+    names,
     normalisation,
     norms,
     pooling,
+    signs,
     softmaxes,
 )
 
@@ -25,8 +27,10 @@ __all__ = [
     "gates",
     "losses",
     "moments",
+    "names",
     "normalisation",
     "norms",
     "pooling",
+    "signs",
     "softmaxes",
 ]

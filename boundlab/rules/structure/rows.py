@@ -28,7 +28,7 @@ structure(
     aten.mul, aten.multiply, aten.greater, aten.greater_equal, aten.less, aten.less_equal,
     aten.__and__, aten.__or__, aten.__xor__, aten.fix,
     aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, softsign, tanhshrink, rounded,
-    rounded_in_place, cut_off,
+    rounded_in_place, cut_off, aten.special_ndtr, aten.fake_quantize_per_tensor_affine,
 )(pointwise)  # fmt: skip
 
 
@@ -45,6 +45,14 @@ def first_pointwise(site: Site) -> Layout | None:
 def _prelu(site: Site) -> Layout | None:
     site.plain(site["weight"])
     return site.layout(site["self"])
+
+
+@structure(aten.fake_quantize_per_channel_affine)
+def _per_channel(site: Site) -> Layout | None:
+    """The samples may lie anywhere but in the channels: these have steps of their own."""
+    x = site["self"]
+    site.plain(site["scale"], site["zero_point"])
+    return beside(site, x, site.dims(x, site["axis"]))
 
 
 structure(
