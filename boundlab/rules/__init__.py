@@ -2,6 +2,7 @@
 
 from boundlab.rules import (
     affine,
+    angle,
     bilinear,
     casts,
     compositions,
@@ -24,6 +25,7 @@ from boundlab.rules import (
 
 __all__ = [
     "affine",
+    "angle",
     "bilinear",
     "casts",
     "compositions",

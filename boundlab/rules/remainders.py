@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
-from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.lines import lines_of_perturbed
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, Relaxed, aten, composition, register
 
@@ -79,15 +79,8 @@ class Remainder:
         x, y = call["self"], call["other"]
         known, one, k, room = self.turns(call)
         low, up = torch.where(one, -room, known.lower), torch.where(one, room, known.upper)
-        slopes, shapes = [], []
-        for value, slope in ((x, torch.ones_like(k)), (y, -k)):
-            slope = torch.where(one, slope, 0)
-            if isinstance(value, Interval):
-                slopes.append(slope)
-                shapes.append(value.shape)
-            else:
-                low, up = low + slope * value, up + slope * value
-        return Lines(tuple(slopes), low, tuple(slopes), up, tuple(shapes))
+        slopes = [torch.where(one, slope, 0) for slope in (torch.ones_like(k), -k)]
+        return lines_of_perturbed((x, y), slopes, low, slopes, up)
 
 
 def _ends(call: Call) -> Corners:

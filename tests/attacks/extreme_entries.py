@@ -177,6 +177,28 @@ TABLE |= {
     "copysign": Entry(lambda x: torch.copysign(x, -1.0)),
 }  # fmt: skip
 TABLE |= {
+    f"huber, {d}": Entry(
+        lambda x, d=d: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=d),
+        points=(d, -d),
+    )
+    for d in (1.0, 1e-10, 1e10)
+}
+TABLE |= {
+    f"smooth_abs, {b}": Entry(
+        lambda x, b=b: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none", beta=b),
+        points=(b, -b),
+    )
+    for b in (0.3, 1e10)
+}
+TABLE |= {
+    f"atan2 to {c}": Entry(lambda x, c=c: torch.atan2(x, torch.full_like(x, c)), points=(c, -c))
+    for c in (1.0, -1.0, 0.0, 1e-30, 1e30)
+}
+TABLE |= {
+    f"atan2 of {c}": Entry(lambda x, c=c: torch.atan2(torch.full_like(x, c), x), points=(c, -c))
+    for c in (1.0, -1.0, 0.0, 1e30)
+}
+TABLE |= {
     f"logit, {e}": Entry(lambda x, e=e: torch.logit(x, e), points=(e, 1 - e)) for e in (1e-3, 0.7)
 }
 TABLE |= {
@@ -236,6 +258,10 @@ TABLE |= {
     "hypot, both": _binary(torch.hypot), "logaddexp, both": _binary(torch.logaddexp),
     "lerp, both": _binary(lambda x, y: torch.lerp(x, y, 0.7)),
     "x ** y": _binary(torch.pow, low=1e-3, high=1e3), "x + y": _binary(torch.add),
+    "atan2, both": _binary(torch.atan2), "atan2, positive": _binary(torch.atan2, low=TINY),
+    "xlogy, both": _binary(torch.xlogy, low=1e-3, high=1e3),
+    "fmod, both": _binary(torch.fmod, low=1e-30),
+    "copysign, both": _binary(torch.copysign),
     "x - y": _binary(torch.sub), "maximum, both": _binary(torch.maximum),
 }  # fmt: skip
 

@@ -28,6 +28,7 @@ NAMES: dict[Any, Callable[..., Tensor]] = {
     aten.special_round.default: torch.round,
     aten.special_sinc.default: torch.sinc,
     aten.special_softmax.default: torch.softmax,
+    aten.arctan2.default: torch.atan2,
     aten.clip.default: torch.clamp,
     aten.clip.Tensor: torch.clamp,
 }

@@ -7,7 +7,7 @@ from boundlab.graph.layout import Layout
 from boundlab.kernels.moments import moments
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
-from boundlab.rules.registry import aten, clean, within
+from boundlab.rules.registry import aten, clean, smooth_abs, within
 from boundlab.rules.structure.forms import (
     along,
     beside,
@@ -27,8 +27,9 @@ structure(
     aten.where, aten.rsub, aten.add, aten.sub,
     aten.mul, aten.multiply, aten.greater, aten.greater_equal, aten.less, aten.less_equal,
     aten.__and__, aten.__or__, aten.__xor__, aten.fix,
-    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, softsign, tanhshrink, rounded,
-    rounded_in_place, cut_off, aten.special_ndtr, aten.fake_quantize_per_tensor_affine,
+    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, smooth_abs,
+    softsign, tanhshrink, rounded, rounded_in_place, cut_off, aten.special_ndtr,
+    aten.fake_quantize_per_tensor_affine,
 )(pointwise)  # fmt: skip
 
 
