@@ -1,5 +1,6 @@
 """Operators whose meaning hangs on the shape or the type of their argument, written so that it does
-not: a squeeze with its dimensions, casts that round under names of their own."""
+not: a squeeze with its dimensions, casts that round under names of their own, products of many
+operands as products of two."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import replace
 
 import sympy
 
+from boundlab.capture.einsum import in_pairs
 from boundlab.capture.values import Values
 from boundlab.graph.graph import Node, Ref
 from boundlab.rules.casts import cut_off, keeps_values, rounded, rounded_in_place
@@ -32,6 +34,8 @@ def normalise(node: Node, nodes: Mapping[str, Node], values: Values) -> list[Nod
         return _summed_as(node, nodes, values)
     if node.packet in CASTS:
         return [_cast(node, nodes, values)]
+    if node.op is aten.einsum.default:
+        return in_pairs(node, values)
     return [node]
 
 

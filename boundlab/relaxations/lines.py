@@ -11,7 +11,7 @@ from torch import Tensor
 from boundlab.coefficients.window import Window
 from boundlab.kernels.reductions import spares
 from boundlab.relaxations.broadcasting import align, one_a_sample, undo_broadcasting
-from boundlab.relaxations.interval import Interval
+from boundlab.relaxations.interval import Interval, Value
 from boundlab.relaxations.relaxation import (
     ForwardBound,
     Relaxation,
@@ -108,6 +108,25 @@ def constant_lines(bounds: Interval, inputs: Sequence[Interval]) -> Lines:
     lower, upper = bounds.lower.to(dtype), bounds.upper.to(dtype)
     zeros = tuple(torch.zeros(bounds.shape, dtype=dtype, device=bounds.device) for _ in inputs)
     return Lines(zeros, lower, zeros, upper, tuple(x.shape for x in inputs))
+
+
+def lines_of_perturbed(
+    values: Sequence[Value],
+    lower: Sequence[Tensor],
+    lower_bias: Tensor,
+    upper: Sequence[Tensor],
+    upper_bias: Tensor,
+) -> Lines:
+    """Lines with a slope for every argument; what constant ones add goes into the intercepts."""
+    lows, ups, shapes = [], [], []
+    for value, a, b in zip(values, lower, upper, strict=True):
+        if isinstance(value, Interval):
+            lows.append(a)
+            ups.append(b)
+            shapes.append(value.shape)
+        else:
+            lower_bias, upper_bias = lower_bias + a * value, upper_bias + b * value
+    return Lines(tuple(lows), lower_bias, tuple(ups), upper_bias, tuple(shapes))
 
 
 def _terms(positive: Rows, lower: Tensor | None, negative: Rows, upper: Tensor | None) -> Terms:

@@ -2,6 +2,7 @@
 
 from boundlab.rules import (
     affine,
+    angle,
     bilinear,
     casts,
     compositions,
@@ -10,15 +11,22 @@ from boundlab.rules import (
     hypotenuse,
     logic,
     maximum,
+    order,
     periodic,
     powers,
+    quantization,
     rectifiers,
+    remainders,
+    replaced,
+    sinc,
     softmax,
+    special,
     steps,
 )
 
 __all__ = [
     "affine",
+    "angle",
     "bilinear",
     "casts",
     "compositions",
@@ -27,9 +35,15 @@ __all__ = [
     "hypotenuse",
     "logic",
     "maximum",
+    "order",
     "periodic",
     "powers",
+    "quantization",
     "rectifiers",
+    "remainders",
+    "replaced",
+    "sinc",
     "softmax",
+    "special",
     "steps",
 ]

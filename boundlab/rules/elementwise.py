@@ -15,7 +15,7 @@ from boundlab.relaxations.lines import Lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import curves
 from boundlab.rules.curves import Curve
-from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register
+from boundlab.rules.registry import Call, Rule, SlopeFamily, aten, register, smooth_abs
 from boundlab.rules.touching import Touching
 
 
@@ -350,5 +350,11 @@ def _softsign_slope(x: Tensor) -> Tensor:
     return (1 + x.abs()) ** -2.0
 
 
+elementwise(
+    smooth_abs,
+    curve=lambda width, slope: Curve(
+        ("convex",), turns=(0.0,), derivative=lambda x: slope * (x / width).clamp(-1, 1)
+    ),
+)
 elementwise(softsign, curve=s_shaped(_softsign_value, _softsign_slope))
 elementwise(tanhshrink, curve=replace(S_REVERSED, derivative=lambda x: torch.tanh(x) ** 2))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
-from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.lines import lines_of_perturbed
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.curves import ROOM
 from boundlab.rules.registry import Call, Relaxed, aten, register
@@ -51,16 +51,7 @@ def _planes(call: Call) -> Relaxation:
     low, up = torch.where(good, low, known.lower), torch.where(good, up, known.upper)
     low_slopes = [torch.where(good, slope, 0) for slope in low_slopes]
     up_slopes = [torch.where(good, slope, 0) for slope in up_slopes]
-    shapes = []
-    lows, ups = [], []
-    for value, a, b in zip((x, y), low_slopes, up_slopes, strict=True):
-        if isinstance(value, Interval):
-            shapes.append(value.shape)
-            lows.append(a)
-            ups.append(b)
-        else:
-            low, up = low + a * value, up + b * value
-    return Lines(tuple(lows), low, tuple(ups), up, tuple(shapes))
+    return lines_of_perturbed((x, y), low_slopes, low, up_slopes, up)
 
 
 def _mean_slope(ends: list[tuple[Tensor, ...]], side: int) -> Tensor:

@@ -71,12 +71,19 @@ def _unequal(call: Call) -> Interval:
     return Interval((lx > uy) | (ly > ux), ~((lx == uy) & (ux == ly) & (lx == ux)))
 
 
+def _negative(call: Call) -> Interval:
+    """The sign bit: zero has either."""
+    (x,) = call.inputs
+    return Interval(x.upper < 0, x.lower <= 0)
+
+
 register(aten.gt, aten.greater, rule=_rises(torch.gt))
 register(aten.ge, aten.greater_equal, rule=_rises(torch.ge))
 register(aten.lt, aten.less, rule=_falls(torch.lt))
 register(aten.le, aten.less_equal, rule=_falls(torch.le))
 register(aten.eq, rule=_truth(_equal))
 register(aten.ne, rule=_truth(_unequal))
+register(aten.signbit, rule=_truth(_negative))
 
 # -- logical operators -----------------------------------------------------------------------------
 

@@ -305,7 +305,7 @@ def find_rule(node: Node) -> Rule:
     return rule
 
 
-# -- operators that pass no perturbation on --------------------------------------------------------
+# -- operators of our own, and those that pass no perturbation on ----------------------------------
 
 torch.library.define("boundlab::clean", "(Tensor x) -> Tensor")
 torch.library.impl("boundlab::clean", "CompositeExplicitAutograd", lambda x: x.clone())
@@ -316,6 +316,11 @@ torch.library.register_fake("boundlab::moments", lambda x: x.new_empty(2, x.shap
 torch.library.define("boundlab::within", "(Tensor x, float low, float high) -> Tensor")
 torch.library.impl("boundlab::within", "CompositeExplicitAutograd", lambda x, low, high: x.clone())
 torch.library.register_fake("boundlab::within", lambda x, low, high: torch.empty_like(x))
+torch.library.define("boundlab::smooth_abs", "(Tensor x, float width, float slope) -> Tensor")
+torch.library.impl(
+    "boundlab::smooth_abs", "CompositeExplicitAutograd", lambda x, w, s: smooth_abs(x, w, s)
+)
+torch.library.register_fake("boundlab::smooth_abs", lambda x, w, s: torch.empty_like(x))
 
 
 def clean(x: Tensor) -> Tensor:
@@ -329,10 +334,18 @@ def within(x: Tensor, low: float, high: float) -> Tensor:
     return x
 
 
+def smooth_abs(x: Tensor, width: float, slope: float) -> Tensor:
+    """slope |x| but for a constant, from |x| = width on, and a parabola in between."""
+    size = x.abs()
+    parabola = 0.5 * size * size * (slope / width)
+    return torch.where(size < width, parabola, slope * (size - 0.5 * width))
+
+
 OWN = {
     torch.ops.boundlab.clean.default: clean,
     torch.ops.boundlab.within.default: within,
     torch.ops.boundlab.moments.default: moments,
+    torch.ops.boundlab.smooth_abs.default: smooth_abs,
 }
 """Operators of our own that stand in captured graphs -> the function that takes their place."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, special
 
 from boundlab.rules import casts
 from boundlab.rules.registry import RULES
@@ -34,6 +34,8 @@ class Entry:
     scatters: bool = False
     steep: bool = False
     """Its slope is no number of the type, so that there are no lines, only bounds."""
+    fixed: bool = False
+    """torch.export fixes its batch size."""
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor], **domain: float) -> Entry:
@@ -156,7 +158,69 @@ TABLE |= {
     f"remainder, {c}": Entry(lambda x, c=c: torch.remainder(x, c), points=(c, -c))
     for c in (0.7, 1.0, -3.0, 1e-20, 1e20)
 }
-TABLE |= {f"fmod, {c}": Entry(lambda x, c=c: torch.fmod(x, c), points=(c, -c)) for c in (0.7,)}
+TABLE |= {
+    f"fmod, {c}": Entry(lambda x, c=c: torch.fmod(x, c), points=(c, -c))
+    for c in (0.7, 1.0, -3.0, 1e-20, 1e20)
+}
+TABLE |= {
+    "erfc": Entry(torch.erfc), "erfinv": Entry(torch.erfinv, -1 + 1e-7, 1 - 1e-7),
+    "special_ndtr": Entry(special.ndtr, scatters=True), "special_log_ndtr": Entry(special.log_ndtr),
+    "special_ndtri": Entry(special.ndtri, TINY, 1 - 1e-7),
+    "special_entr": Entry(special.entr, 0.0, points=(math.exp(-1),)),
+    "lgamma": Entry(torch.lgamma, TINY, points=(1.4616321449683623, 2.0)),
+    "digamma": Entry(torch.digamma, TINY, points=(1.4616321449683623,)),
+    "sinc": Entry(torch.sinc, points=(1.4303, 12.4742, 100.5)),
+    "frac, operator": Entry(torch.frac), "nan_to_num": Entry(torch.nan_to_num),
+    "nan_to_num, 1.0, 2.0, 3.0": Entry(lambda x: torch.nan_to_num(x, 1.0, 2.0, 3.0)),
+    "heaviside": Entry(lambda x: torch.heaviside(x.detach(), torch.full_like(x, 0.5))),
+    "signbit": Entry(lambda x: torch.where(torch.signbit(x), x, 1.0)),
+    "copysign": Entry(lambda x: torch.copysign(x, -1.0)),
+}  # fmt: skip
+TABLE |= {
+    f"huber, {d}": Entry(
+        lambda x, d=d: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=d),
+        points=(d, -d),
+    )
+    for d in (1.0, 1e-10, 1e10)
+}
+TABLE |= {
+    f"smooth_abs, {b}": Entry(
+        lambda x, b=b: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none", beta=b),
+        points=(b, -b),
+    )
+    for b in (0.3, 1e10)
+}
+TABLE |= {
+    f"atan2 to {c}": Entry(lambda x, c=c: torch.atan2(x, torch.full_like(x, c)), points=(c, -c))
+    for c in (1.0, -1.0, 0.0, 1e-30, 1e30)
+}
+TABLE |= {
+    f"atan2 of {c}": Entry(lambda x, c=c: torch.atan2(torch.full_like(x, c), x), points=(c, -c))
+    for c in (1.0, -1.0, 0.0, 1e30)
+}
+TABLE |= {
+    f"logit, {e}": Entry(lambda x, e=e: torch.logit(x, e), points=(e, 1 - e)) for e in (1e-3, 0.7)
+}
+TABLE |= {
+    f"fake_quantize_per_tensor_affine, {s}, {z}": Entry(
+        lambda x, s=s, z=z: torch.fake_quantize_per_tensor_affine(x, s, z, -128, 127),
+        points=(s / 2, 127 * s, -128 * s, 127.5 * s, -128.5 * s),
+        fixed=True,
+    )
+    for s, z in ((0.1, 3), (1e-6, 0), (1e10, -7))
+}
+TABLE |= {
+    f"fake_quantize_per_channel_affine, {s}": Entry(
+        lambda x, s=s: torch.fake_quantize_per_channel_affine(
+            x, torch.full((1,), s), torch.ones(1, dtype=torch.int32), 1, 0, 255
+        ),
+        -4e18 * s,
+        4e18 * s,
+        points=(s / 2, -s / 2, 254 * s, 254.5 * s),
+        fixed=True,
+    )
+    for s in (0.1, 1e-6, 1e10)
+}
 TABLE |= {
     f"div, {mode}, {c}": Entry(lambda x, c=c, mode=mode: torch.div(x, c, rounding_mode=mode))
     for mode in ("floor", "trunc")
@@ -194,6 +258,10 @@ TABLE |= {
     "hypot, both": _binary(torch.hypot), "logaddexp, both": _binary(torch.logaddexp),
     "lerp, both": _binary(lambda x, y: torch.lerp(x, y, 0.7)),
     "x ** y": _binary(torch.pow, low=1e-3, high=1e3), "x + y": _binary(torch.add),
+    "atan2, both": _binary(torch.atan2), "atan2, positive": _binary(torch.atan2, low=TINY),
+    "xlogy, both": _binary(torch.xlogy, low=1e-3, high=1e3),
+    "fmod, both": _binary(torch.fmod, low=1e-30),
+    "copysign, both": _binary(torch.copysign),
     "x - y": _binary(torch.sub), "maximum, both": _binary(torch.maximum),
 }  # fmt: skip
 

@@ -164,7 +164,8 @@ def attack(
         )
         tallies = []
         try:
-            net = bl.capture(entry.function, low[:3].clamp(-1e30, 1e30).clone(), batched=True)
+            few = low.clamp(-1e30, 1e30) if entry.fixed else low[:3].clamp(-1e30, 1e30).clone()
+            net = bl.capture(entry.function, few, batched=True)
         except Exception as error:
             return [Tally(label, dtype, "capture", error=f"{type(error).__name__}: {error}")]
         defined = ~torch.isnan(truth).any(0)[:, 0]

@@ -146,7 +146,7 @@ PROGRAMS = {
     "observer": Program(Observer, ((3,),)),
     "runge-kutta": Program(RungeKutta, ((2,),)),
     "lyapunov-decrease": Program(Lyapunov, ((2,),)),
-    "quadratic-einsum": Program(lambda: Quadratic("einsum"), ((4,),), refused="aten.einsum"),
+    "quadratic-einsum": Program(lambda: Quadratic("einsum"), ((4,),)),
     "quadratic-matmul": Program(lambda: Quadratic("matmul"), ((4,),)),
     "quadratic-sum": Program(lambda: Quadratic("sum"), ((4,),)),
     "quadratic-factor": Program(lambda: Quadratic("factor"), ((4,),)),

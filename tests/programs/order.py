@@ -138,29 +138,27 @@ class Tree(nn.Module):
         return mix(p), mix(q)
 
 
-KINDS = {
-    "sort": "aten.sort",
-    "descending": "aten.sort",
-    "topk": "aten.topk",
-    "median": "aten.median",
+KINDS: dict[str, str | None] = {
+    "sort": None,
+    "descending": None,
+    "topk": None,
+    "median": None,
     "nanmedian": "aten.nanmedian",
-    "quantile": "aten.quantile",
-    "quantiles": "aten.quantile",
-    "kthvalue": "aten.kthvalue",
+    "quantile": None,
+    "quantiles": None,
+    "kthvalue": None,
     "running": "aten.cummax",
-    "range": "aten.aminmax",
-    "trimmed": "aten.sort",
+    "range": None,
+    "trimmed": None,
 }
-"""Kind -> the operator that has no rule."""
+"""Kind -> the operator that has no rule, if there is one."""
 PROGRAMS = {
     **{
         f"order-{kind}": Program(lambda kind=kind: Ordered(kind), ((4,),), refused=operator)
         for kind, operator in KINDS.items()
     },
-    "order-argsort": Program(lambda: sorted_by_first, ((3, 2),), refused="aten.argsort"),
-    "quantised-fake": Program(
-        lambda: Quantised("fake"), ((4,),), refused="aten.fake_quantize_per_tensor_affine"
-    ),
+    "order-argsort": Program(lambda: sorted_by_first, ((3, 2),), refused="aten.gather"),
+    "quantised-fake": Program(lambda: Quantised("fake"), ((4,),)),
     "quantised-round": Program(lambda: Quantised("round"), ((4,),)),
     "quantised-sign": Program(lambda: Quantised("sign"), ((4,),)),
     "quantised-straight-through": Program(lambda: Quantised("straight-through"), ((4,),)),

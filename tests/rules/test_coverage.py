@@ -54,7 +54,7 @@ NO_CASE = {
         "lift_fresh_copy positive"
     ),
     "compositions and capture make it": (
-        "clean cut_off reshape rounded rounded_in_place softsign tanhshrink within"
+        "clean cut_off reshape rounded rounded_in_place smooth_abs softsign tanhshrink within"
     ),
     "train mode: tested with whole networks": "_native_batch_norm_legit_functional.default",
 }

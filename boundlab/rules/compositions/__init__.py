@@ -10,10 +10,14 @@ from boundlab.rules.compositions import (
     extremes,
     gates,
     losses,
+    matrices,
     moments,
+    names,
     normalisation,
     norms,
+    order,
     pooling,
+    signs,
     softmaxes,
 )
 
@@ -24,9 +28,13 @@ __all__ = [
     "extremes",
     "gates",
     "losses",
+    "matrices",
     "moments",
+    "names",
     "normalisation",
     "norms",
+    "order",
     "pooling",
+    "signs",
     "softmaxes",
 ]

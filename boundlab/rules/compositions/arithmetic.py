@@ -1,7 +1,8 @@
-"""Quotients, interpolation, sums of products with factors."""
+"""Quotients, interpolation, products and sums of them."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -118,6 +119,54 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     if dim != -1:
         dims.remove(dim % v.dim())
     return v * (g * torch.rsqrt((v**2).sum(dims, True)))
+
+
+@composition(
+    aten.xlogy.Tensor,
+    aten.xlogy.Scalar_Self,
+    aten.xlogy.Scalar_Other,
+    aten.special_xlogy.default,
+    aten.special_xlogy.self_scalar,
+    aten.special_xlogy.other_scalar,
+)
+def xlogy(x: Tensor | float, y: Tensor | float) -> Tensor:
+    x, y = _both_tensors(x, y)
+    return _zero_where((x == 0) & (y == 0), x * torch.log(y))
+
+
+@composition(
+    aten.special_xlog1py.default,
+    aten.special_xlog1py.self_scalar,
+    aten.special_xlog1py.other_scalar,
+)
+def xlog1py(x: Tensor | float, y: Tensor | float) -> Tensor:
+    x, y = _both_tensors(x, y)
+    return _zero_where((x == 0) & (y == -1), x * torch.log1p(y))
+
+
+def _both_tensors(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Two arguments, one of which is a tensor, as tensors."""
+    if isinstance(x, Tensor):
+        return x, as_tensor(y, x)
+    assert isinstance(y, Tensor)
+    return as_tensor(x, y), y
+
+
+def _zero_where(condition: Tensor, x: Tensor) -> Tensor:
+    return torch.where(condition, as_tensor(0.0, x), x)
+
+
+@composition(aten.cumprod.default)
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    x = in_type(x, dtype)
+    if x.dim() == 0 or x.shape[dim] == 0:
+        return x.clone()
+    return torch.stack(list(itertools.accumulate(x.unbind(dim), torch.mul)), dim)
+
+
+@composition(aten.prod.default)
+def prod_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return prod(x.flatten(), 0, dtype=dtype)
 
 
 @composition(aten.prod.dim_int)

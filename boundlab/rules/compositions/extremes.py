@@ -74,3 +74,11 @@ def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
 @composition(aten.min.dim)
 def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     return -torch.amax(-x, (dim,), keepdim), torch.argmin(x, dim, keepdim)
+
+
+@composition(aten.aminmax.default)
+def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    dims = tuple(range(x.dim()))
+    if dim is not None:
+        dims = (dim,)
+    return -torch.amax(-x, dims, keepdim), torch.amax(x, dims, keepdim)

@@ -80,6 +80,17 @@ def pairwise_distance(
     return vector_norm(x - y + eps, p, -1, keepdim)
 
 
+@composition(aten.cdist.default)
+def cdist(x: Tensor, y: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
+    """(..., n, features) and (..., m, features) -> (..., n, m)."""
+    return vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+@composition(aten.dist.default)
+def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+    return vector_norm(x - y, p)
+
+
 def named_dimensions(x: Tensor, dim: Dims) -> tuple[int, ...]:
     """The dimensions that an argument names; all of them for None."""
     if dim is None:

@@ -7,7 +7,7 @@ from boundlab.graph.layout import Layout
 from boundlab.kernels.moments import moments
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
-from boundlab.rules.registry import aten, clean, within
+from boundlab.rules.registry import aten, clean, smooth_abs, within
 from boundlab.rules.structure.forms import (
     along,
     beside,
@@ -27,8 +27,9 @@ structure(
     aten.where, aten.rsub, aten.add, aten.sub,
     aten.mul, aten.multiply, aten.greater, aten.greater_equal, aten.less, aten.less_equal,
     aten.__and__, aten.__or__, aten.__xor__, aten.fix,
-    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, softsign, tanhshrink, rounded,
-    rounded_in_place, cut_off,
+    aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, smooth_abs,
+    softsign, tanhshrink, rounded, rounded_in_place, cut_off, aten.special_ndtr,
+    aten.fake_quantize_per_tensor_affine,
 )(pointwise)  # fmt: skip
 
 
@@ -45,6 +46,14 @@ def first_pointwise(site: Site) -> Layout | None:
 def _prelu(site: Site) -> Layout | None:
     site.plain(site["weight"])
     return site.layout(site["self"])
+
+
+@structure(aten.fake_quantize_per_channel_affine)
+def _per_channel(site: Site) -> Layout | None:
+    """The samples may lie anywhere but in the channels: these have steps of their own."""
+    x = site["self"]
+    site.plain(site["scale"], site["zero_point"])
+    return beside(site, x, site.dims(x, site["axis"]))
 
 
 structure(

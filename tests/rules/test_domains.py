@@ -1,0 +1,58 @@
+"""Functions that are not defined everywhere: an interval that leaves the domain is refused, by the
+name of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, special
+
+import boundlab as bl
+
+OUTSIDE: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
+    "erfinv": (torch.erfinv, 1.0),
+    "lgamma": (torch.lgamma, 0.0),
+    "digamma": (torch.digamma, -0.5),
+    "logit": (torch.logit, 1.0),
+    "special_ndtri": (special.ndtri, 0.0),
+    "special_entr": (special.entr, -0.1),
+    "fmod": (lambda x: torch.fmod(torch.ones_like(x), x), 0.0),
+}
+"""Operator -> a model that holds it, and a point that it is not defined at."""
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_interval_that_leaves_the_domain_is_refused(name: str, method: str) -> None:
+    function, point = OUTSIDE[name]
+    net = bl.capture(function, torch.full((2, 3), 0.5))
+    region = bl.Box(*(torch.full((2, 3), point + d) for d in (-0.01, 0.01)))
+    with pytest.raises(bl.DomainError, match=name):
+        net.bounds(region, method=method)
+
+
+class Quantized(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.full((3,), 0.1))
+        self.register_buffer("zero", torch.zeros(3, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fake_quantize_per_channel_affine(x, self.scale, self.zero, 1, -8, 7)  # type: ignore[arg-type]
+
+
+def test_fake_quantisation_beyond_what_torch_counts_is_refused() -> None:
+    net = bl.capture(Quantized(), torch.zeros(2, 3))
+    assert bool((net.bounds(bl.Linf(torch.zeros(2, 3), 1e6)).upper <= 0.7 + 1e-6).all())
+    with pytest.raises(bl.DomainError, match="within 2\\^62 steps"):
+        net.bounds(bl.Linf(torch.zeros(2, 3), 1e20))
+
+
+def test_a_perturbed_scale_is_refused() -> None:
+    model = Quantized()
+    net = bl.capture(model, torch.zeros(2, 3))
+    scale = {"scale": bl.Linf(torch.full((3,), 0.1), 0.01)}
+    with pytest.raises(bl.UnsupportedOperator, match="scale or zero point is perturbed"):
+        net.bounds(torch.zeros(2, 3), perturb=scale)
