@@ -147,7 +147,7 @@ PROGRAMS = {
     "experts-one-hot": Program(lambda: Experts("one-hot"), ((4,),)),
     "experts-gather": Program(lambda: Experts("gather"), ((4,),), refused="aten.gather"),
     "experts-where": Program(lambda: Experts("where"), ((4,),)),
-    "experts-top-2": Program(lambda: Experts("top-2"), ((4,),), refused="aten.topk"),
+    "experts-top-2": Program(lambda: Experts("top-2"), ((4,),), refused="aten.scatter"),
     "gate-glu": Program(lambda: Gated("glu"), ((4,),)),
     "gate-swiglu": Program(lambda: Gated("swiglu"), ((4,),)),
     "gate-geglu": Program(lambda: Gated("geglu"), ((4,),)),
