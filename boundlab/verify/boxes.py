@@ -14,15 +14,13 @@ from boundlab.verify.lines import Lines
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """Subdomains: lower and upper (domains, in), the clause that each is for, the best lower bound
-    of its rows that is known, how much splitting each coordinate would do (domains, in), and how
-    often it was halved, clipping included (domains,)."""
+    of its rows that is known, and how much splitting each coordinate would do (domains, in)."""
 
     lower: Tensor
     upper: Tensor
     clause: Tensor
     bound: Tensor
     score: Tensor
-    depth: Tensor
 
     def __len__(self) -> int:
         return len(self.clause)
@@ -31,7 +29,7 @@ class Boxes:
         return Boxes(*(part[chosen] for part in self._parts()))
 
     def _parts(self) -> list[Tensor]:
-        return [self.lower, self.upper, self.clause, self.bound, self.score, self.depth]
+        return [self.lower, self.upper, self.clause, self.bound, self.score]
 
     @property
     def nbytes(self) -> int:
@@ -41,11 +39,6 @@ class Boxes:
     def join(parts: list[Boxes]) -> Boxes:
         columns = zip(*(part._parts() for part in parts), strict=True)
         return Boxes(*(torch.cat(column) for column in columns))
-
-    @property
-    def volume(self) -> float:
-        """The sum of their shares of the boxes that they came from."""
-        return float((2.0**-self.depth).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +60,14 @@ def judge(boxes: Boxes, lines: Lines, clips: bool) -> Judgement:
     lines are at most 0. clips: whether boxes are shrunk to where they are."""
     proved = (lines.least(boxes.lower, boxes.upper) > 0).any(1)
     empty = torch.zeros_like(proved)
-    before = boxes.upper - boxes.lower
     if clips:
         lower, upper, empty = clip(lines.a, lines.b, boxes.lower, boxes.upper)
         boxes = replace(boxes, lower=lower, upper=upper)
     width = boxes.upper - boxes.lower
-    kept = torch.where((width > 0) & (before > 0), width / before, 1)
     judged = replace(
         boxes,
         bound=torch.maximum(boxes.bound, lines.least(boxes.lower, boxes.upper).amax(1)),
         score=(lines.a.abs().sum(1) * width).nan_to_num(0.0, 0.0, 0.0),
-        depth=boxes.depth - kept.log2().sum(1),
     )
     return Judgement(proved, empty & ~proved, judged)
 
@@ -99,8 +89,7 @@ def halved(boxes: Boxes, count: int) -> Boxes:
         low, up = boxes.lower.gather(1, place), boxes.upper.gather(1, place)
         middle = low + (up - low) / 2
         rest = boxes.score.scatter(1, place, boxes.score.gather(1, place) / 2)
-        depth = boxes.depth + 1
-        left = replace(boxes, upper=boxes.upper.scatter(1, place, middle), score=rest, depth=depth)
-        right = replace(boxes, lower=boxes.lower.scatter(1, place, middle), score=rest, depth=depth)
+        left = replace(boxes, upper=boxes.upper.scatter(1, place, middle), score=rest)
+        right = replace(boxes, lower=boxes.lower.scatter(1, place, middle), score=rest)
         boxes = Boxes.join([left, right])
     return boxes

@@ -14,13 +14,6 @@ class Counts:
     empty: int = 0
     split: int = 0
 
-    def follow(self, other: Counts, begun: int) -> None:
-        """Add what another search has done that began with so many of this one's open boxes."""
-        self.opened += other.opened - begun
-        self.proved += other.proved
-        self.empty += other.empty
-        self.split += other.split
-
     def __str__(self) -> str:
         return f"{self.opened} domains, {self.proved} proved, {self.empty} empty"
 

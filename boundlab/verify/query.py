@@ -198,7 +198,7 @@ class Query:
         lower, upper = (torch.stack(ends)[self.rows.case] for ends in self._ends())
         clause = torch.arange(len(self.rows))
         bound = torch.full((len(clause),), -torch.inf, dtype=torch.float64)
-        return Boxes(lower, upper, clause, bound, upper - lower, torch.zeros_like(bound))
+        return Boxes(lower, upper, clause, bound, upper - lower)
 
 
 def _filled_up(rows: Tensor, count: int) -> Tensor:

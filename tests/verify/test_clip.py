@@ -53,9 +53,8 @@ def test_least_values() -> None:
 def test_pool_loses_nothing() -> None:
     count = 50
     bound = torch.randn(count).double()
-    boxes = Boxes(
-        bound[:, None], bound[:, None] + 1, torch.arange(count), bound, bound[:, None], bound
-    )
+    column = bound[:, None]
+    boxes = Boxes(column, column + 1, torch.arange(count), bound, column)
     pool = Pool(boxes)
     worst = pool.pick(7)
     assert torch.equal(worst.bound.sort().values, bound.sort().values[:7])

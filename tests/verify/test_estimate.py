@@ -20,7 +20,7 @@ def intervals(count: int) -> Boxes:
     """The interval [0, 1], several times."""
     ends = torch.zeros(count, 1).double(), torch.ones(count, 1).double()
     clause = torch.zeros(count, dtype=torch.int64)
-    return Boxes(*ends, clause, torch.zeros(count).double(), ends[1], torch.zeros(count).double())
+    return Boxes(*ends, clause, torch.zeros(count).double(), ends[1])
 
 
 def needs_depth(boxes: Boxes) -> Tensor:
