@@ -18,6 +18,9 @@ from boundlab.verify.query import Query
 MOST_OPEN, FEW_OPEN = 600, 150
 """ReLUs of open sign up to which a program is tried, and up to which it is decided in seconds more
 often than not."""
+FIRST_LAYER = 0.25
+"""What a ReLU of the first layer counts beside one of a later layer: the interval of what enters it
+is exact, and so is the relaxation of the layer."""
 
 
 class ExactSearch:
@@ -38,20 +41,23 @@ class ExactSearch:
 
     def can(self, state: BoundState) -> bool:
         """Whether all domains of a state are small enough to be tried."""
-        return self.encoding is not None and self._most_open(state) <= MOST_OPEN
+        return self.encoding is not None and int(self._open(state).sum(0).max()) <= MOST_OPEN
 
     def is_easy(self, state: BoundState) -> bool:
         """Whether all domains of a state are so small that the solver is likely to decide them."""
-        return self.encoding is not None and self._most_open(state) <= FEW_OPEN
+        if not self.can(state):
+            return False
+        first, *later = self._open(state)
+        return float((FIRST_LAYER * first + sum(later)).max()) <= FEW_OPEN
 
-    def _most_open(self, state: BoundState) -> int:
-        """The number of ReLUs of open sign in the domain that has most."""
+    def _open(self, state: BoundState) -> Tensor:
+        """The number of ReLUs of open sign: (layers, domains), at least one layer."""
         assert self.encoding is not None
-        counts = torch.zeros(state.samples or 0, dtype=torch.int64)
-        for layer in self.encoding.layers:
-            x = per_domain(state, layer.source)
-            counts += ((x.lower < 0) & (x.upper > 0)).sum(1)
-        return int(counts.max())
+        found = [torch.zeros(state.samples or 0, dtype=torch.int64)]  # of an affine model
+        if self.encoding.layers:
+            entering = [per_domain(state, layer.source) for layer in self.encoding.layers]
+            found = [((x.lower < 0) & (x.upper > 0)).sum(1) for x in entering]
+        return torch.stack(found)
 
     def decide(self, state: BoundState, domain: int, seconds: float) -> tuple[bool, Tensor | None]:
         """Whether a domain has no input at which all rows of its clause hold; or one (in,) that
