@@ -22,6 +22,7 @@ KINDS = {
     "elementwise": "a function of one number: tangents and chords of its curve",
     "relaxed": "a relaxation of its own",
     "logic": "comparisons and choices",
+    "lookup": "what an index picks: affine for a constant one, else the hull of what is in reach",
     "composition": "expressed by other operators when a model is captured",
 }
 
