@@ -64,7 +64,8 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Rule) -> str:
     """The module of the functions that a rule is made of, or of its class."""
-    if rule.kind != "bilinear" and is_dataclass(rule):  # functions of those only name indices
+    # functions of those only name indices and signs
+    if rule.kind not in ("bilinear", "lookup") and is_dataclass(rule):
         for field in fields(rule):
             part = getattr(rule, field.name)
             if callable(part) and hasattr(part, "__module__"):

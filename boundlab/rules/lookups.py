@@ -32,17 +32,20 @@ Pick = Callable[..., Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Picked(Relaxation):
-    """The entries of a perturbed table, the first argument, that certain indices pick, and between
-    two constants what others do. entries: table -> result, 0 where the index is not certain;
-    lower, upper: 0 where it is. indices: the shapes of the perturbed indices."""
+    """The entries of a table, the first argument if it is perturbed, that certain indices pick, and
+    between two constants what others do. entries: table -> result, 0 where the index is not
+    certain; None for a constant table. lower, upper: 0 where ``entries`` says all. indices: the
+    shapes of the perturbed indices."""
 
-    entries: AffineMap
+    entries: AffineMap | None
     lower: Tensor
     upper: Tensor
     indices: tuple[torch.Size, ...]
 
     def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        of_table, _ = self.entries.backward(rows)
+        of_table: list[Rows] = []
+        if self.entries is not None:
+            of_table, _ = self.entries.backward(rows)
         of_indices = [rows.new_zeros(len(rows), *shape) for shape in self.indices]
         terms: Terms = [(rows.clamp(min=0), self.lower), (rows.clamp(max=0), self.upper)]
         return [*of_table, *of_indices], terms
@@ -50,7 +53,10 @@ class Picked(Relaxation):
     def forward(
         self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
     ) -> tuple[ForwardBound, ForwardBound]:
-        low, up = self.entries.forward(lower[:1], upper[:1])
+        if self.entries is None:
+            low = up = self.lower.new_zeros(len(lower[0]), *self.lower.shape)
+        else:
+            low, up = self.entries.forward(lower[:1], upper[:1])
         return add_constant(low.clone(), self.lower), add_constant(up.clone(), self.upper)
 
 
@@ -76,7 +82,10 @@ class Lookup(Affine):
             return super().relax(call)
         table, reached, pick = call["self"], self._reached(call), _pick(call)
         bounds = _hull(pick, reached, table)
-        if not isinstance(table, Interval) or not table.dtype.is_floating_point:
+        shapes = tuple(index.shape for index in reached)
+        if not isinstance(table, Interval):
+            return Picked(None, bounds.lower, bounds.upper, shapes)
+        if not table.dtype.is_floating_point:  # what is no real number has no slope
             return constant_lines(bounds, call.inputs)
         places = torch.arange(table.shape.numel(), device=table.device).reshape(table.shape)
         place = _hull(pick, reached, places)
@@ -92,7 +101,7 @@ class Lookup(Affine):
             entries,
             torch.where(certain, 0, bounds.lower),
             torch.where(certain, 0, bounds.upper),
-            tuple(index.shape for index in reached),
+            shapes,
         )
 
     def _reached(self, call: Call) -> list[Interval]:

@@ -64,11 +64,11 @@ def _place(call: Call) -> Interval:
             "rule"
         )
     (x,) = call.inputs
-    f = call.bind()
-    if not x.dtype.is_floating_point:
-        return Interval(f(x.lower), f(x.upper))
-    inf = torch.inf
-    return Interval(f(x.lower.nan_to_num(-inf, inf, -inf)), f(x.upper.nan_to_num(inf, inf, -inf)))
+    f, inf = call.bind(), torch.inf
+    low, up = x.lower.contiguous(), x.upper.contiguous()  # else torch warns that it copies them
+    if x.dtype.is_floating_point:
+        low, up = low.nan_to_num(-inf, inf, -inf), up.nan_to_num(inf, inf, -inf)
+    return Interval(f(low), f(up))
 
 
 register(

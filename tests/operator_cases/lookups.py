@@ -27,14 +27,14 @@ def fill() -> None:
     }, elementwise=True)  # fmt: skip
     add((6,), {
         "searchsorted, rows": (
-            lambda x, b: torch.searchsorted(b.expand(x.shape[0], 2, 5), x.reshape(-1, 2, 3)).to(x.dtype), torch.stack([knots, 2 * knots]),
+            lambda x, b: torch.searchsorted(b.repeat(x.shape[0], 1, 1), x.reshape(-1, 2, 3)).to(x.dtype), torch.stack([knots, 2 * knots]),
         ),
         "gather, looked up": lambda x: x.gather(1, x.flip(1).argmax(1, keepdim=True)),
         "gather, looked up in a constant": (lambda x, b, t: t.expand(x.shape[0], 6, 6).gather(2, torch.bucketize(x, b).unsqueeze(2)), knots, matrix),
         "take_along_dim, looked up": lambda x: torch.take_along_dim(x * x, x.argmin(1, keepdim=True), 1),
-        "index_select, looked up": (lambda x, b, t: torch.index_select(t, 0, torch.bucketize(x[:, 0], b)), knots, rows),
+        "index_select, looked up": (lambda x, b, t: torch.index_select(t, 0, torch.bucketize(2 * x[:, 0], b)), knots, rows),
         "embedding, looked up": (lambda x, b, t: F.embedding(torch.bucketize(x, b), t, padding_idx=1), knots, rows),
-        "index, two looked up": (lambda x, b, t: t[torch.bucketize(x[:, :3], b), torch.bucketize(x[:, 3:], b)], knots, matrix),
+        "index, two looked up": (lambda x, b, t: t[torch.bucketize(2 * x[:, :3], b), torch.bucketize(2 * x[:, 3:], b)], knots, matrix),
         "index, one looked up": (lambda x, b, t: t[:, torch.bucketize(x, b)].transpose(0, 1), knots, matrix),
         "index, own row": lambda x: torch.relu(x)[torch.arange(x.shape[0]), x.argmax(1)],
         "index of a maximum": lambda x: torch.stack([x.max(1).indices, x.min(1).indices], 1).to(x.dtype),
@@ -43,7 +43,7 @@ def fill() -> None:
     })  # fmt: skip
     add((3, 3), {
         "whole, take, looked up": (lambda x, b: torch.take(x * 2, torch.bucketize(x[0], b) - 4), knots),
-        "whole, index, looked up": lambda x: x[torch.argmax(x) // 3, torch.argmin(x) % 3],
+        "whole, index, looked up": (lambda x, b: x[torch.bucketize(x[0], b), torch.bucketize(x[1], b)], torch.tensor([-0.5, 0.5])),
     }, batched=False)  # fmt: skip
 
 

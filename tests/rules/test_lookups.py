@@ -134,6 +134,21 @@ def test_lines_hold(drawn: tuple[Call, Interval, Interval], seed: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(lookups())
+def test_lines_of_a_constant_table_are_its_interval(drawn: tuple[Call, Interval, Interval]) -> None:
+    """Whatever the shape of the index is."""
+    call, table, index = drawn
+    constant = called(call.node.op, call.node.args, table=table.lower, index=index)
+    known, relaxation = interval(constant), find_rule(constant.node).relax(constant)
+    found = lines(relaxation, known.lower, (index.lower.to(table.dtype),))
+    assert_same(found, known)
+    nothing = torch.zeros(2, *index.shape, dtype=table.dtype)
+    low, up = relaxation.forward([nothing], [nothing])
+    assert_same(Interval(low[1], up[1]), known)
+    assert not low[0].any() and not up[0].any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(lookups())
 def test_forward_agrees_with_backward(drawn: tuple[Call, Interval, Interval]) -> None:
     """With the table itself as the only column."""
     call, table, index = drawn
