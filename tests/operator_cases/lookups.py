@@ -31,7 +31,6 @@ def fill() -> None:
         ),
         "gather, looked up": lambda x: x.gather(1, x.flip(1).argmax(1, keepdim=True)),
         "gather, looked up in a constant": (lambda x, b, t: t.expand(x.shape[0], 6, 6).gather(2, torch.bucketize(x, b).unsqueeze(2)), knots, matrix),
-        "take_along_dim, looked up": lambda x: torch.take_along_dim(x * x, x.argmin(1, keepdim=True), 1),
         "index_select, looked up": (lambda x, b, t: torch.index_select(t, 0, torch.bucketize(2 * x[:, 0], b)), knots, rows),
         "embedding, looked up": (lambda x, b, t: F.embedding(torch.bucketize(x, b), t, padding_idx=1), knots, rows),
         "index, two looked up": (lambda x, b, t: t[torch.bucketize(2 * x[:, :3], b), torch.bucketize(2 * x[:, 3:], b)], knots, matrix),
@@ -41,6 +40,9 @@ def fill() -> None:
         "one_hot": lambda x: F.one_hot(x.argmax(1), 6).to(x.dtype) * x,
         "experts": (_experts, (4, 6), (4, 3, 6)),
     })  # fmt: skip
+    add((6,), {
+        "take_along_dim, looked up": lambda x: torch.take_along_dim(x * x, x.argmin(1, keepdim=True), 1),
+    }, alone=True)  # fmt: skip
     add((3, 3), {
         "whole, take, looked up": (lambda x, b: torch.take(x * 2, torch.bucketize(x[0], b) - 4), knots),
         "whole, index, looked up": (lambda x, b: x[torch.bucketize(x[0], b), torch.bucketize(x[1], b)], torch.tensor([-0.5, 0.5])),
