@@ -22,6 +22,7 @@ KINDS = {
     "elementwise": "a function of one number: tangents and chords of its curve",
     "relaxed": "a relaxation of its own",
     "logic": "comparisons and choices",
+    "lookup": "what an index picks: affine for a constant one, else the hull of what is in reach",
     "composition": "expressed by other operators when a model is captured",
 }
 
@@ -63,7 +64,8 @@ def supported() -> list[Supported]:
 
 def _declared(rule: Rule) -> str:
     """The module of the functions that a rule is made of, or of its class."""
-    if rule.kind != "bilinear" and is_dataclass(rule):  # functions of those only name indices
+    # functions of those only name indices and signs
+    if rule.kind not in ("bilinear", "lookup") and is_dataclass(rule):
         for field in fields(rule):
             part = getattr(rule, field.name)
             if callable(part) and hasattr(part, "__module__"):

@@ -21,6 +21,7 @@ from boundlab.methods.splits import Split
 from boundlab.regions import Region
 from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
 from boundlab.relaxations.relaxation import Relaxation, checked
+from boundlab.rules.cases import with_cases
 from boundlab.rules.casts import refuse_wrapping
 from boundlab.rules.registry import CUTS, Call, aten, clean
 from boundlab.specs.rows import Elements
@@ -164,7 +165,7 @@ class Analysis:
         name, rule = node.name, self.plan.rules[node.name]
         call = self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
         self.calls[name] = call
-        interval = rule.interval(call)
+        interval = with_cases(rule, call, rule.interval(call))
         if not interval.dtype.is_floating_point:
             refuse_wrapping(rule, call, interval)
         self.values[name] = refine(self, node, self.restrict(name, interval))

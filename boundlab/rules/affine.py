@@ -69,7 +69,7 @@ class Affine(Rule):
         return call.bind(self.absolute, constant=_no_tensor)
 
     def _check(self, call: Call) -> None:
-        """An index that depends on the perturbation picks different elements: that is not
+        """An index that depends on the perturbation writes to different places: that is not
         affine."""
         if self.facts.indexed and not all(x.dtype.is_floating_point for x in call.inputs):
             raise UnsupportedOperator(
@@ -222,10 +222,6 @@ affine(
     aten.expand_as, aten.broadcast_to, aten.repeat, aten.repeat_interleave, aten.tile, aten.unfold,
     aten.im2col, aten.diag_embed, aten.tril, aten.triu,
     **MOVES,
-)  # fmt: skip
-affine(
-    aten.index, aten.index_select, aten.gather, aten.take, aten.take_along_dim,
-    **MOVES, indexed=True,
 )  # fmt: skip
 # constants may stand beside the elements
 affine(

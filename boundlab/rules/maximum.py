@@ -143,7 +143,7 @@ def _position(call: Call, largest: bool) -> Interval:
     if axis is None:
         low, up = low.flatten(), up.flatten()
         axis = -1
-    possible = up >= low.amax(axis, keepdim=True)
+    possible = ~(up < low.amax(axis, keepdim=True))  # of NaN nothing is known
     behind = low.dim() - 1 - axis % max(low.dim(), 1)
     place = torch.arange(low.shape[axis], device=low.device).reshape(-1, *[1] * behind)
     first = torch.where(possible, place, low.shape[axis]).amin(axis, keepdim=keep)

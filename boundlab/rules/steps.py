@@ -1,4 +1,4 @@
-"""Rounding to whole numbers, of values and of quotients.
+"""Rounding to whole numbers, of values and of quotients, and places in a sorted sequence.
 
 floor(x) lies in (x - 1, x], ceil(x) in [x, x + 1), round(x) in [x - 1/2, x + 1/2], trunc(x) between
 x - 1 and x + 1; each is monotone, so its values at the ends bound it too. Of these lines the one
@@ -12,6 +12,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.lines import Lines, constant_lines
 from boundlab.relaxations.relaxation import Relaxation
@@ -50,6 +51,36 @@ register(aten.floor, rule=_step(-1.0, 0.0))
 register(aten.ceil, rule=_step(0.0, 1.0))
 register(aten.round.default, rule=_step(-0.5, 0.5))
 register(aten.trunc, aten.fix, rule=_step(-1.0, 1.0))
+
+# -- places in a sorted sequence -------------------------------------------------------------------
+
+
+def _place(call: Call) -> Interval:
+    """How many boundaries lie below a value grows with it: the places of the ends. Of NaN, which
+    torch sorts behind everything, nothing is known: it counts as infinite, on either side."""
+    if len(call.inputs) > 1 or not isinstance(call["self"], Interval):
+        raise UnsupportedOperator(
+            f"{call.node}: its boundaries depend on what is perturbed; only constant ones have a "
+            "rule"
+        )
+    (x,) = call.inputs
+    f, inf = call.bind(), torch.inf
+    low, up = x.lower.contiguous(), x.upper.contiguous()  # else torch warns that it copies them
+    if x.dtype.is_floating_point:
+        low, up = low.nan_to_num(-inf, inf, -inf), up.nan_to_num(inf, inf, -inf)
+    return Interval(f(low), f(up))
+
+
+register(
+    aten.bucketize.Tensor,
+    aten.searchsorted.Tensor,
+    rule=Relaxed(
+        _place,
+        lambda call: constant_lines(_place(call), call.inputs),
+        kind="elementwise",
+        has_jumps=True,
+    ),
+)
 
 # -- rounded quotients -----------------------------------------------------------------------------
 

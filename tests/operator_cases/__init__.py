@@ -13,6 +13,7 @@ import torch
 from tests.operator_cases import (
     elementwise,
     linear,
+    lookups,
     orders,
     pairs,
     reductions,
@@ -26,5 +27,7 @@ __all__ = ["BATCH", "CASES", "ELEMENTWISE", "Applied", "OperatorCase"]
 
 with torch.random.fork_rng():
     torch.manual_seed(0)
-    for module in (linear, elementwise, pairs, reductions, seldom, several, special, orders):
+    for module in (
+        linear, elementwise, pairs, reductions, seldom, lookups, several, special, orders
+    ):  # fmt: skip
         module.fill()

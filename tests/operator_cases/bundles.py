@@ -162,6 +162,6 @@ SOME = (
     "constant with the batch dimension, added", "relu", "leaky_relu, -0.5", "gelu", "tanh",
     "pow, 4", "log", "sin", "mul, two variables", "maximum",
     "div, two variables", "matmul, two variables", "max_pool2d, padding", "softmax", "layer_norm",
-    "attention", "comparison, where",
+    "attention", "comparison, where", "experts", "index, with neighbours",
 )  # fmt: skip
 """Cases that are attacked under every norm in the ordinary run."""

@@ -177,10 +177,8 @@ PROGRAMS = {
     "survival-logcumsumexp": Program(
         lambda: Survival("running"), ((3,),), refused="aten.logcumsumexp"
     ),
-    "spline-bucketize": Program(lambda: Spline("bucketize"), ((3,),), refused="aten.bucketize"),
-    "spline-searchsorted": Program(
-        lambda: Spline("searchsorted"), ((3,),), refused="aten.searchsorted"
-    ),
+    "spline-bucketize": Program(lambda: Spline("bucketize"), ((3,),)),
+    "spline-searchsorted": Program(lambda: Spline("searchsorted"), ((3,),)),
     "spline-relu": Program(lambda: Spline("relu"), ((3,),)),
-    "spline-gather": Program(LookupSpline, ((3,),), refused="aten.gather"),
+    "spline-gather": Program(LookupSpline, ((3,),)),
 }

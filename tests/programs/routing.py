@@ -145,7 +145,7 @@ def other(batch: int) -> Tensor:
 PROGRAMS = {
     "experts-soft": Program(lambda: Experts("soft"), ((4,),)),
     "experts-one-hot": Program(lambda: Experts("one-hot"), ((4,),)),
-    "experts-gather": Program(lambda: Experts("gather"), ((4,),), refused="aten.gather"),
+    "experts-gather": Program(lambda: Experts("gather"), ((4,),)),
     "experts-where": Program(lambda: Experts("where"), ((4,),)),
     "experts-top-2": Program(lambda: Experts("top-2"), ((4,),), refused="aten.scatter"),
     "gate-glu": Program(lambda: Gated("glu"), ((4,),)),

@@ -60,6 +60,19 @@ def _scatter(site: Site) -> Layout | None:
     return layout
 
 
+@structure(aten.searchsorted.Tensor)
+def _searchsorted(site: Site) -> Layout | None:
+    """Each value alone, in a sequence for all or in one for each of the leading dimensions."""
+    sequence, sorter = site["sorted_sequence"], site["sorter"]
+    layout = site.layout(site["self"])
+    site.plain(sorter)
+    dims = len(site.shape(sequence))
+    if dims == 1:
+        site.plain(sequence)
+        return layout
+    return site.agreed([layout, beside(site, sequence, (dims - 1,))])
+
+
 # -- x[indices] ------------------------------------------------------------------------------------
 
 
