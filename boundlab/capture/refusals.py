@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from boundlab.compat.private import is_traced
 from boundlab.errors import CaptureError
 
 Refusal = str
@@ -22,6 +23,11 @@ TENSORS: tuple[tuple[Callable[[Tensor], bool], Refusal], ...] = (
         "(model.to_empty(device='cpu')) and load its weights before capturing it",
     ),
     (
+        lambda tensor: tensor.is_inference() and tensor.requires_grad,
+        "was made in inference mode, where torch.export cannot read it: build or load the model "
+        "outside of torch.inference_mode()",
+    ),
+    (
         lambda tensor: tensor.layout is not torch.strided,
         "is sparse, and bounds are computed with dense tensors: keep tensor.to_dense() in the "
         "model instead",
@@ -31,10 +37,7 @@ TENSORS: tuple[tuple[Callable[[Tensor], bool], Refusal], ...] = (
 
 PARTS: tuple[tuple[Callable[[nn.Module], bool], Refusal], ...] = (
     (
-        lambda part: (
-            isinstance(part, torch.jit.ScriptModule)
-            and not isinstance(part, torch.jit.TracedModule)
-        ),
+        lambda part: isinstance(part, torch.jit.ScriptModule) and not is_traced(part),
         "is a torch.jit.script, which torch.export does not read: capture the original module, "
         "with its weights (original.load_state_dict(scripted.state_dict()))",
     ),
@@ -57,10 +60,6 @@ def refuse_unreadable(model: nn.Module) -> None:
         for is_wrong, words in TENSORS:
             if is_wrong(tensor):
                 raise CaptureError(f"'{path}' {words}")
-
-
-def _is_traced(part: nn.Module) -> bool:
-    return isinstance(part, torch.jit.TracedModule)
 
 
 def _part(path: str) -> str:

@@ -15,7 +15,7 @@ from boundlab.capture.faithful import compare
 from boundlab.capture.refusals import refuse_unreadable
 from boundlab.capture.torch_export import Function, copies
 from boundlab.compat.ambient import AUTOCAST
-from boundlab.compat.private import pytree
+from boundlab.compat.private import is_traced, pytree
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net.captured import Captured, Examples
 from boundlab.net.net import Net
@@ -70,7 +70,7 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
 def _source(model: Model) -> nn.Module | ExportedProgram:
     if isinstance(model, (str, Path)):
         return load_onnx(model)
-    if isinstance(model, torch.jit.TracedModule):  # torch.export reads a call of it
+    if callable(model) and is_traced(model):  # torch.export reads a call of it
         return Function(lambda *inputs: model(*inputs))
     if isinstance(model, (ExportedProgram, nn.Module)):
         return model
