@@ -35,18 +35,30 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
 """A frame of a stack trace: file, line, source."""
 
 
-def read(program: ExportedProgram) -> tuple[Graph, Values]:
+IN_TRAIN_MODE = (
+    "put the model in eval mode (model.eval()) before capturing it. In a training loop put the "
+    "layers that draw, such as nn.Dropout, in eval mode alone (layer.eval() after model.train()), "
+    "and run the clean pass in bl.CleanPass(net)"
+)
+IN_EVAL_MODE = (
+    "it draws in eval mode as well. Draw outside and give the numbers as an input of the model, "
+    "or keep them in a buffer; dropout as a function needs training=self.training"
+)
+
+
+def read(program: ExportedProgram, training: bool) -> tuple[Graph, Values]:
     """The graph of a program, and what is known of the values of its nodes. No batch is looked
-    for."""
-    return _Reader(program).read()
+    for. training: whether a part of the model is in train mode."""
+    return _Reader(program, training).read()
 
 
 class _Reader:
     """Reads the nodes of a program in order. ``several``: the nodes that return more than one
     value, by name."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, training: bool) -> None:
         self.program = program
+        self.training = training
         self.specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         self.inputs: list[str] = []
         self.parameters: dict[str, str] = {}
@@ -100,9 +112,10 @@ class _Reader:
             node.name, OWN.get(target, target), tuple(args), dict(kwargs), origin=_origin(node)
         )
         if found.packet in RANDOM:
+            advice = IN_TRAIN_MODE if self.training else IN_EVAL_MODE
             raise CaptureError(
                 f"{op_name(target)} ({found.origin}) is random, so the outputs have no bounds: "
-                "put the model in eval mode (model.eval()) before capturing it"
+                f"{advice}"
             )
         source = self.several.get(_first_name(found))
         if target is operator.getitem and source is not None:

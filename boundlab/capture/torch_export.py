@@ -12,6 +12,7 @@ import re
 import types
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +22,9 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from boundlab.capture.batch import Examples, Trial, find_batch
 from boundlab.capture.decompose import decompose
-from boundlab.capture.faithful import run_itself
+from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
+from boundlab.capture.outputs import returning_plain
 from boundlab.capture.simplify import simplify
 from boundlab.compat.private import any_free_size, is_fake, masks_as_given, pytree, quiet
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
@@ -103,7 +105,7 @@ def export(
     """
     given = (args, kwargs)
     if isinstance(model, ExportedProgram):
-        return _as_graph(model, given, batched)
+        return _as_graph(model, model, given, batched)
     if not _tensors(given):
         raise ArgumentError(
             "capture needs example inputs: capture(model, x, ...) with the tensors that the model "
@@ -111,14 +113,14 @@ def export(
         )
     if batched is not False:
         try:
-            found = _as_graph(_export_with_free_batch(model, given), given, batched)
+            found = _as_graph(model, _export_with_free_batch(model, given), given, batched)
             if _is_of_use(found[0], given, own_size):
                 return found
         except MixedSamples as error:
             return _export_for_this_batch_alone(model, given, error)
         except CaptureError as error:
             log.debug("no export with a free batch size: %s", error)
-    return _as_graph(_export_as_given(model, given), given, batched)
+    return _as_graph(model, _export_as_given(model, given), given, batched)
 
 
 def _is_of_use(graph: Graph, given: Arguments, own_size: bool) -> bool:
@@ -134,7 +136,7 @@ def _export_for_this_batch_alone(
     if all(len(tensor) < 2 for tensor in _tensors(given) if tensor.dim()):
         raise error
     try:
-        return _as_graph(_export_as_given(model, given), given, batched=True)
+        return _as_graph(model, _export_as_given(model, given), given, batched=True)
     except (MixedSamples, CaptureError):
         raise error from None
 
@@ -159,11 +161,16 @@ def _serves(graph: Graph, inputs: Examples) -> bool:
     return graph.sizes.broken({name: len(inputs[name]) for name in graph.sizes.symbols}) is None
 
 
-def _as_graph(program: ExportedProgram, given: Arguments, batched: bool | None) -> Captured:
+def _as_graph(
+    model: nn.Module | ExportedProgram,
+    program: ExportedProgram,
+    given: Arguments,
+    batched: bool | None,
+) -> Captured:
     if any(map(is_fake, program.constants.values())):
         raise CaptureError(DERIVATIVES_INSIDE)
     program = decompose(program)
-    graph, values = read(program)
+    graph, values = read(program, _in_train_mode(model))
     graph = simplify(graph)
     inputs = _by_input(graph, given)
     graph = replace(
@@ -176,6 +183,14 @@ def _as_graph(program: ExportedProgram, given: Arguments, batched: bool | None) 
         trial = Trial(inputs, {**program.state_dict, **program.constants})
         graph = find_batch(graph, values, trial, batched)
     return graph, program.call_spec.in_spec, program.call_spec.out_spec
+
+
+def _in_train_mode(model: nn.Module | ExportedProgram) -> bool:
+    """Whether a part of a model is in train mode."""
+    if isinstance(model, ExportedProgram):
+        return False
+    parts = model.modules_used if isinstance(model, Function) else [model]
+    return any(module.training for part in parts for module in part.modules())
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -237,12 +252,20 @@ def _export_as_given(model: nn.Module, given: Arguments) -> ExportedProgram:
 def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> ExportedProgram:
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
-    with warnings.catch_warnings(), masks_as_given(), quiet(), any_free_size():
+    around = (
+        masks_as_given(), quiet(), any_free_size(),
+        returning_plain(model), gradients_if_possible([model]),
+    )  # fmt: skip
+    with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
+        for context in around:
+            stack.enter_context(context)
         try:
             return torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
+        except CaptureError:  # of what the model returns
+            raise
         except Exception as error:  # torch.export raises many types of its own
             raise CaptureError(_explain(error)) from error
         finally:

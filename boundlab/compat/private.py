@@ -34,6 +34,7 @@ __all__ = [
     "backward_pass",
     "guards",
     "is_fake",
+    "is_traced",
     "masks_as_given",
     "op_arguments",
     "operators_listed_once",
@@ -230,6 +231,15 @@ def is_fake(value: object) -> bool:
     nothing. Without it whatever reads their values would fail, in words that nobody understands.
     """
     return _fake_tensor.is_fake(value)
+
+
+def is_traced(module: object) -> bool:
+    """Whether a module, or the module it is a part of, was made by torch.jit.trace.
+
+    torch.export reads calls of these, and not of what torch.jit.script makes. Without it both would
+    be refused.
+    """
+    return isinstance(module, torch.jit.TracedModule)  # type: ignore[attr-defined]
 
 
 def size_expression(size: int | torch.SymInt) -> sympy.Expr:

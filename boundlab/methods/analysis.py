@@ -168,7 +168,13 @@ class Analysis:
         interval = with_cases(rule, call, rule.interval(call))
         if not interval.dtype.is_floating_point:
             refuse_wrapping(rule, call, interval)
-        self.values[name] = refine(self, node, self.restrict(name, interval))
+        found = refine(self, node, self.restrict(name, interval))
+        if found.dtype != interval.dtype:
+            # regions of a longer type; the node's values are numbers of its own type, and rounding
+            # to nearest is monotone and leaves these alone: a bound that is rounded stays one
+            ends = (found.lower.to(interval.dtype), found.upper.to(interval.dtype))
+            found = Interval(*ends)
+        self.values[name] = found
         if rule.uses_result:
             self.calls[name] = replace(call, result=self.interval(name))
             self._relaxations.pop(name, None)  # made while less was known of the result

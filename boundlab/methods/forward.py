@@ -80,7 +80,27 @@ class ForwardBounds:
                 found = relaxation.forward(lower, upper)
             else:
                 found = relaxation.forward([dense(f) for f in lower], [dense(f) for f in upper])
-            self.lower[name], self.upper[name] = found
+            low, up = found
+            if torch.promote_types(low.dtype, interval.dtype) != interval.dtype:
+                low, up = self._below(low, node, interval), -self._below(-up, node, interval)
+            self.lower[name], self.upper[name] = low, up
+
+    def _below(self, form: ForwardBound, node: Node, interval: Interval) -> ForwardBound:
+        """A form below another one, in the type of the node: a cast leaves it in a longer one.
+
+        With f = s + r, s the coefficients in the shorter type and r what rounding took from them,
+        f >= s + min r over the regions. The constant term is rounded as well, by at most eps / 2
+        of its size; eps and the smallest normal number are taken off. Where s overflows, 0 takes
+        its place.
+        """
+        dtype = interval.dtype
+        short = form.to(dtype)
+        short = torch.where(torch.isfinite(short).all(0), short, 0)
+        lost = self.minimum(form - short.to(form.dtype), node)
+        constant = (short[-1].to(lost.dtype) + lost).to(dtype)
+        kind = torch.finfo(dtype)
+        room = kind.eps * constant.abs() + kind.smallest_normal
+        return torch.cat([short[:-1], (constant - room)[None]])
 
     def _source(self, node: Node, interval: Interval) -> Form:
         """A source as a linear function of the sources."""

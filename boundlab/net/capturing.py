@@ -12,9 +12,10 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from boundlab.capture.faithful import compare
+from boundlab.capture.refusals import refuse_unreadable
 from boundlab.capture.torch_export import Function, copies
 from boundlab.compat.ambient import AUTOCAST
-from boundlab.compat.private import pytree
+from boundlab.compat.private import is_traced, pytree
 from boundlab.errors import ArgumentError, CaptureError
 from boundlab.net.captured import Captured, Examples
 from boundlab.net.net import Net
@@ -35,7 +36,8 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
     (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the
     module at every question, so training needs no new capture; train or eval mode is fixed here,
     and a module that computes something else later is refused. The module is not changed. The graph
-    must give what the model gives for the example. batched: False if dimension 0 of the inputs does
+    must give what the model gives for the example; dataclasses among its outputs are dictionaries
+    by field afterwards. batched: False if dimension 0 of the inputs does
     not count samples; None finds out.
     """
     source = _source(model)
@@ -49,6 +51,8 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
             "precision. Capture it outside; to bound a model in "
             "half precision, convert it (model.bfloat16())"
         )
+    if isinstance(source, nn.Module):
+        refuse_unreadable(source)
     net = Net(Captured.of(source, examples, batched))
     itself = source.module() if isinstance(source, ExportedProgram) else source
     compare(itself, net, *copies(*examples))
@@ -66,6 +70,8 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
 def _source(model: Model) -> nn.Module | ExportedProgram:
     if isinstance(model, (str, Path)):
         return load_onnx(model)
+    if callable(model) and is_traced(model):  # torch.export reads a call of it
+        return Function(lambda *inputs: model(*inputs))
     if isinstance(model, (ExportedProgram, nn.Module)):
         return model
     if callable(model):

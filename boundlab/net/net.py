@@ -152,7 +152,8 @@ class Net:
         ``bounds["module.path"]``. state: what an earlier question has found, and splits; the result
         then has one (``bounds.state``). known: intervals that are known of nodes or modules.
 
-        Returns Bounds, in the structure of the model's output if that is a tuple, list or dict.
+        Returns Bounds, in the structure of the model's output if that is a tuple, list or dict; a
+        dataclass becomes a dict by field.
         """
         choose("sides", sides, SIDES)
         net = self.suited(inputs, kwargs)

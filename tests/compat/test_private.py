@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
+import warnings
 
 import pytest
 import sympy
@@ -323,3 +324,11 @@ def test_operators_of_a_call_can_be_counted():
     with Counting() as mode:
         torch.ones(2) + 1
     assert aten.add.Tensor in mode.found
+
+
+def test_traced_modules_are_told_from_scripted_ones() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
+        scripted = torch.jit.script(nn.Linear(2, 2))
+    assert private.is_traced(traced) and not private.is_traced(scripted)

@@ -121,7 +121,6 @@ PROGRAMS = {
         ((4,),),
         given=(target,),
         refused=REFUSED.get(name),
-        noisy=name == "checked-gaussian",
     )
     for table, target in TARGETS
     for name, loss in table.items()

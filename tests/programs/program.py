@@ -23,7 +23,7 @@ class Program:
 
     batched: False if inputs have no batch dimension. refused: words that the error must have, of
     programs that are refused today. raw: words of an error that is not of boundlab's family, of
-    programs that end in one today: a defect. noisy: whether torch writes on stderr meanwhile.
+    programs that end in one today: a defect.
     """
 
     build: Callable[[], Callable[..., Any]]
@@ -37,7 +37,6 @@ class Program:
     dtype: torch.dtype = torch.float32
     refused: str | None = None
     raw: str | None = None
-    noisy: bool = False
 
     def model(self) -> Callable[..., Any]:
         with torch.random.fork_rng():
