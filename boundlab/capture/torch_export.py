@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from boundlab.capture.batch import Examples, Trial, find_batch
+from boundlab.capture.complex_pairs import as_pairs
 from boundlab.capture.decompose import decompose
 from boundlab.capture.faithful import run_itself
 from boundlab.capture.fx_reader import free_symbols, read
@@ -162,7 +163,7 @@ def _serves(graph: Graph, inputs: Examples) -> bool:
 def _as_graph(program: ExportedProgram, given: Arguments, batched: bool | None) -> Captured:
     if any(map(is_fake, program.constants.values())):
         raise CaptureError(DERIVATIVES_INSIDE)
-    program = decompose(program)
+    program = as_pairs(decompose(program))
     graph, values = read(program)
     graph = simplify(graph)
     inputs = _by_input(graph, given)

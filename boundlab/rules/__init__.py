@@ -15,6 +15,7 @@ from boundlab.rules import (
     rectifiers,
     softmax,
     steps,
+    warps,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "rectifiers",
     "softmax",
     "steps",
+    "warps",
 ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import torch
 
-from tests.operator_cases import elementwise, linear, pairs, reductions, seldom
+from tests.operator_cases import elementwise, linear, maps, pairs, reductions, seldom
 from tests.operator_cases.case import BATCH, CASES, ELEMENTWISE, Applied, OperatorCase
 
 __all__ = ["BATCH", "CASES", "ELEMENTWISE", "Applied", "OperatorCase"]
 
 with torch.random.fork_rng():
     torch.manual_seed(0)
-    for module in (linear, elementwise, pairs, reductions, seldom):
+    for module in (linear, elementwise, pairs, reductions, seldom, maps):
         module.fill()

@@ -15,6 +15,7 @@ from boundlab.rules.compositions import (
     norms,
     pooling,
     softmaxes,
+    solutions,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "norms",
     "pooling",
     "softmaxes",
+    "solutions",
 ]
