@@ -42,7 +42,6 @@ def as_pairs(program: ExportedProgram) -> ExportedProgram:
             if result is not None:
                 node.replace_all_uses_with(result)
                 renamed[node.name] = result.name
-    _measure_parts(writer)
     _rename_outputs(program, renamed)
     return program
 
@@ -69,6 +68,7 @@ def _written(writer: Writer, node: fx.Node) -> fx.Node | None:
     if isinstance(result, fx.Node):
         return result
     writer.pairs[node] = result
+    _measure_parts(node, result)
     return None
 
 
@@ -113,13 +113,12 @@ def _part_of_stack(writer: Writer, node: fx.Node) -> fx.Node | None:
     return writer.nodes_of(writer.stacks[source])[index]
 
 
-def _measure_parts(writer: Writer) -> None:
+def _measure_parts(node: fx.Node, pair: Pair) -> None:
     """Whatever asks for the size of a complex node asks for that of a part of it."""
-    for node, pair in writer.pairs.items():
-        part = next((part for part in pair.parts if isinstance(part, fx.Node)), None)
-        for user in list(node.users):
-            if user.op == "call_function" and not tensors_of(user) and part is not None:
-                user.replace_input_with(node, part)
+    part = next((part for part in pair.parts if isinstance(part, fx.Node)), None)
+    for user in list(node.users):
+        if user.op == "call_function" and not tensors_of(user) and part is not None:
+            user.replace_input_with(node, part)
 
 
 def _rename_outputs(program: ExportedProgram, renamed: dict[str, str]) -> None:

@@ -126,8 +126,16 @@ def _pad(writer: Writer, node: fx.Node) -> Pair | fx.Node:
 
 row(aten.cat, aten.stack)(linear_in("tensors"))
 row(aten.add, aten.sub, aten.rsub, aten.where)(linear_in("self", "other"))
-row(aten.masked_fill)(linear_in("self", "value"))
 row(aten.index_put)(linear_in("self", "values"))
+
+
+@row(aten.masked_fill)
+def _masked_fill(writer: Writer, node: fx.Node) -> Pair:
+    x, mask, value = node.args
+    op = aten.where.self if isinstance(value, fx.Node) else aten.where.ScalarSelf
+    filled = _chosen(writer, writer.pair(value), 0), _chosen(writer, writer.pair(value), 1)
+    parts = zip(filled, writer.nodes_of(writer.pair(x)), strict=True)
+    return Pair(*[writer.call(op, mask, v, part) for v, part in parts])
 
 
 @row(operator.getitem)
@@ -222,13 +230,10 @@ def _pow(writer: Writer, node: fx.Node) -> Pair:
 
 @row(aten.div)
 def _div(writer: Writer, node: fx.Node) -> Pair:
-    """z / w is z times the conjugate of w, over |w|^2."""
     x, y = node.args
-    if isinstance(y, complex):
-        return writer.times(writer.pair(x), writer.pair(1 / y))
-    if not is_complex(y):
-        return Pair(*[writer.apply(aten.div.Tensor, part, y) for part in writer.pair(x).parts])
-    return writer.times(writer.pair(x), _reciprocal(writer, writer.pair(y)))
+    if isinstance(y, fx.Node):
+        return writer.times(writer.pair(x), _reciprocal(writer, writer.pair(y)))
+    return writer.times(writer.pair(x), writer.pair(1 / y))  # type: ignore[operator]
 
 
 @row(aten.reciprocal)
@@ -237,10 +242,13 @@ def _one_over(writer: Writer, node: fx.Node) -> Pair:
 
 
 def _reciprocal(writer: Writer, z: Pair) -> Pair:
+    """1 / z is the conjugate of z, over |z|^2."""
+    if z.imag is None:
+        return Pair(writer.apply(aten.reciprocal.default, z.real))
     squares = [(1, writer.apply(aten.pow.Tensor_Scalar, part, 2)) for part in z.parts]
-    size = writer.total(*squares)
-    real, imag = (writer.apply(aten.div.Tensor, part, size) for part in z.parts)
-    return Pair(real, writer.total((-1, imag)))
+    size = writer.apply(aten.reciprocal.default, writer.total(*squares))
+    conjugate = Pair(z.real, writer.apply(aten.neg.default, z.imag))
+    return writer.times(conjugate, Pair(size))
 
 
 # -- parts and polar coordinates -------------------------------------------------------------------

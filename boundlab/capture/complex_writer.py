@@ -74,7 +74,8 @@ class Writer:
     def constant(self, tensor: Tensor, like: fx.Node) -> fx.Node:
         """A new constant of the type and on the device of another node's value."""
         module = self.program.graph_module
-        name = f"complex_constant_{sum(1 for _ in module.buffers())}"
+        taken = sum(1 for _ in module.named_buffers(remove_duplicate=False))
+        name = f"complex_constant_{taken}"
         value = like.meta["val"]
         module.register_buffer(name, tensor.to(value.dtype).to(value.device))
         node = self.program.graph.get_attr(name)

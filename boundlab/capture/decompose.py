@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from torch import Tensor
 from torch.export import ExportedProgram, default_decompositions
 from torch.export.graph_signature import InputKind
 
 from boundlab.capture.simplify import VIEWS
-from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once
+from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once, pytree
 from boundlab.errors import BoundlabError, CaptureError
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from boundlab.rules.structure.table import STRUCTURES
@@ -32,7 +33,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """A program in operators that have rules, as far as there are compositions and decompositions
     to write it so."""
-    program = _taken_apart(program, {**_recurrent(), **COMPOSITIONS})
+    program = _taken_apart(program, {**_recurrent(), **_compositions()})
     tried: set[OpOverload] = set()
     for _ in range(DEEPEST):
         missing = {op: own for op, own in _without_rules(program).items() if op not in tried}
@@ -47,10 +48,10 @@ def _by_torch(program: ExportedProgram, missing: Decompositions) -> ExportedProg
     """The program with operators taken apart by torch's own decompositions: all at once, or one
     after the other where some cannot be."""
     with suppress(CaptureError):
-        return _taken_apart(program, {**_recurrent(), **missing, **COMPOSITIONS})
+        return _taken_apart(program, {**_recurrent(), **missing, **_compositions()})
     for op, own in missing.items():
         with suppress(CaptureError):
-            program = _taken_apart(program, {**_recurrent(), op: own, **COMPOSITIONS})
+            program = _taken_apart(program, {**_recurrent(), op: own, **_compositions()})
     return program
 
 
@@ -95,6 +96,22 @@ def _without_rules(program: ExportedProgram) -> Decompositions:
 def _is_known(op: OpOverload) -> bool:
     tables: tuple[Mapping[Any, Any], ...] = (RULES, COMPOSITIONS, STRUCTURES)
     return any(op in table or op.overloadpacket in table for table in tables)
+
+
+def _compositions() -> Decompositions:
+    """Compositions are written for real numbers: complex ones become pairs first."""
+    return {op: _of_real_numbers(function) for op, function in COMPOSITIONS.items()}
+
+
+def _of_real_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, Tensor) and leaf.is_complex() for leaf in leaves):
+            return NotImplemented  # leaves the operator whole
+        return function(*args, **kwargs)
+
+    return composed
 
 
 @functools.cache
