@@ -19,6 +19,8 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram, default_decompositions
 from torch.export.graph_signature import InputKind
 
+from boundlab.capture.complex_rows import find_row
+from boundlab.capture.complex_writer import is_complex
 from boundlab.capture.simplify import VIEWS
 from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once, pytree
 from boundlab.errors import BoundlabError, CaptureError
@@ -35,7 +37,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """A program in operators that have rules, as far as there are compositions and decompositions
     to write it so."""
-    program = _taken_apart(program, {**_recurrent(), **COMPOSITIONS})
+    program = _taken_apart(program, {**_recurrent(), **_compositions()})
     for op in _without_rules(program):
         with suppress(CaptureError):
             program = _without(program, op)
@@ -52,7 +54,7 @@ def _without(program: ExportedProgram, op: OpOverload) -> ExportedProgram:
         own = {one: known[one] for one in missing if one in known}
         if len(own) < len(missing):
             break
-        program = _taken_apart(program, {**_recurrent(), **own, **COMPOSITIONS})
+        program = _taken_apart(program, {**_recurrent(), **own, **_compositions()})
         missing = _without_rules(program) - before
         if not missing:
             return program
@@ -88,7 +90,8 @@ def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedPro
 def _without_rules(program: ExportedProgram) -> set[OpOverload]:
     """The operators of a program that compute numbers from values and have no rule, and of which
     nothing is known either of how they treat samples."""
-    targets = {node.target for node in program.graph.nodes if _computes_numbers(node)}
+    calls = [node for node in program.graph.nodes if _computes_numbers(node)]
+    targets = {node.target for node in calls if not _becomes_pairs(node)}
     return {op for op in targets if isinstance(op, OpOverload) and not _is_known(op)}
 
 
@@ -101,9 +104,30 @@ def _computes_numbers(node: fx.Node) -> bool:
     return any(one.dtype != torch.bool for one in results)
 
 
+def _becomes_pairs(node: fx.Node) -> bool:
+    """Whether a node computes with complex numbers, and is written with pairs of real ones."""
+    return any(map(is_complex, (node, *node.all_input_nodes))) and find_row(node) is not None
+
+
 def _is_known(op: OpOverload) -> bool:
     tables: tuple[Mapping[Any, Any], ...] = (RULES, COMPOSITIONS, STRUCTURES)
     return any(op in table or op.overloadpacket in table for table in tables)
+
+
+def _compositions() -> Decompositions:
+    """Compositions are written for real numbers: complex ones become pairs first."""
+    return {op: _of_real_numbers(function) for op, function in COMPOSITIONS.items()}
+
+
+def _of_real_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, Tensor) and leaf.is_complex() for leaf in leaves):
+            return NotImplemented  # leaves the operator whole
+        return function(*args, **kwargs)
+
+    return composed
 
 
 @functools.cache

@@ -109,7 +109,7 @@ class _Reader:
         args: Any = fx.node.map_aggregate(node.args, _as_ref)
         kwargs: Any = fx.node.map_aggregate(node.kwargs, _as_ref)
         found = Node(
-            node.name, OWN.get(target, target), tuple(args), dict(kwargs), origin=_origin(node)
+            node.name, OWN.get(target, target), tuple(args), dict(kwargs), origin=origin(node)
         )
         if found.packet in RANDOM:
             advice = IN_TRAIN_MODE if self.training else IN_EVAL_MODE
@@ -200,7 +200,7 @@ def _assumptions(program: ExportedProgram, free: set[sympy.Symbol]) -> list[symp
 # -- origins ---------------------------------------------------------------------------------------
 
 
-def _origin(node: fx.Node) -> Origin:
+def origin(node: fx.Node) -> Origin:
     return Origin(_module_path(node), _source_line(node))
 
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from boundlab.capture.batch import Examples, Trial, find_batch
+from boundlab.capture.complex_pairs import as_pairs
 from boundlab.capture.decompose import decompose
 from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
@@ -169,7 +170,7 @@ def _as_graph(
 ) -> Captured:
     if any(map(is_fake, program.constants.values())):
         raise CaptureError(DERIVATIVES_INSIDE)
-    program = decompose(program)
+    program = as_pairs(decompose(program))
     graph, values = read(program, _in_train_mode(model))
     graph = simplify(graph)
     inputs = _by_input(graph, given)

@@ -23,6 +23,7 @@ from boundlab.rules import (
     softmax,
     special,
     steps,
+    warps,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "softmax",
     "special",
     "steps",
+    "warps",
 ]

@@ -14,6 +14,7 @@ from tests.operator_cases import (
     elementwise,
     linear,
     lookups,
+    maps,
     orders,
     pairs,
     reductions,
@@ -28,6 +29,6 @@ __all__ = ["BATCH", "CASES", "ELEMENTWISE", "Applied", "OperatorCase"]
 with torch.random.fork_rng():
     torch.manual_seed(0)
     for module in (
-        linear, elementwise, pairs, reductions, seldom, lookups, several, special, orders
+        linear, elementwise, pairs, reductions, seldom, lookups, several, special, orders, maps
     ):  # fmt: skip
         module.fill()

@@ -179,14 +179,12 @@ PROGRAMS = {
     "determinant-by-hand": Program(lambda: determinant_by_hand, ((4,),)),
     "inverse": Program(lambda: inverse, ((4,),)),
     "inverse-by-hand": Program(lambda: inverse_by_hand, ((4,),)),
-    "solved": Program(lambda: solved, ((2,),), refused="aten.linalg_solve"),
+    "solved": Program(lambda: solved, ((2,),)),
     "crossed": Program(lambda: crossed, ((6,),)),
     "turned": Program(lambda: Turned("by-hand"), ((4,),)),
-    "turned-complex": Program(lambda: Turned("complex"), ((4,),), refused="aten.view_as_complex"),
-    "turned-magnitude": Program(
-        lambda: Turned("magnitude"), ((4,),), refused="aten.view_as_complex"
-    ),
-    "complex-layer": Program(ComplexLayer, ((4,),), refused="aten.complex"),
+    "turned-complex": Program(lambda: Turned("complex"), ((4,),)),
+    "turned-magnitude": Program(lambda: Turned("magnitude"), ((4,),)),
+    "complex-layer": Program(ComplexLayer, ((4,),)),
     "quaternion": Program(lambda: quaternion, ((4,),)),
     "polar": Program(lambda: polar, ((2,),), low=0.3),
     "gradient-by-hand": Program(lambda: Gradient("by-hand"), ((3,),)),

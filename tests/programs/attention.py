@@ -180,9 +180,7 @@ PROGRAMS = {
         f"attention-{kind}": Program(lambda kind=kind: Attention(kind), ((TOKENS, WIDTH),))
         for kind in KINDS
     },
-    "attention-rotary-complex": Program(
-        lambda: Attention("rotary-complex"), ((TOKENS, WIDTH),), refused="aten.view_as_complex"
-    ),
+    "attention-rotary-complex": Program(lambda: Attention("rotary-complex"), ((TOKENS, WIDTH),)),
     "attention-linear": Program(LinearAttention, ((TOKENS, WIDTH),)),
     "attention-cached": Program(Cached, ((WIDTH,),), given=(cache, cache)),
     "transformer-block": Program(Block, ((TOKENS, WIDTH),)),

@@ -164,7 +164,7 @@ class LookupSpline(nn.Module):
 
 PROGRAMS = {
     "flow-coupling": Program(Coupling, ((4,),)),
-    "flow-affine": Program(AffineFlow, ((3,),), refused="aten.linalg_solve_triangular"),
+    "flow-affine": Program(AffineFlow, ((3,),)),
     "flow-planar": Program(PlanarFlow, ((3,),)),
     "flow-autoregressive": Program(Autoregressive, ((4,),)),
     "energy-boltzmann": Program(Energy, ((4,),)),

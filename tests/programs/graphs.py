@@ -111,9 +111,7 @@ PROGRAMS = {
     "graph-dense": Program(lambda: Convolution("matmul"), ((NODES, 3),)),
     "graph-einsum": Program(lambda: Convolution("einsum"), ((NODES, 3),)),
     "graph-single": Program(lambda: OneGraph("dense"), ((NODES, 3),), batched=False),
-    "graph-sparse": Program(
-        lambda: OneGraph("sparse"), ((NODES, 3),), batched=False, refused="aten._sparse_mm"
-    ),
+    "graph-sparse": Program(lambda: OneGraph("sparse"), ((NODES, 3),), batched=False),
     "graph-index-add": Program(lambda: Messages("index-add"), ((NODES, 3),)),
     "graph-scatter-add": Program(lambda: Messages("scatter-add"), ((NODES, 3),)),
     "graph-scatter-max": Program(

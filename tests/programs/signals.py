@@ -203,32 +203,22 @@ class PositionalEncoding(nn.Module):
 
 IMAGE = (1, 4, 4)
 PROGRAMS = {
-    "fourier-operator": Program(FourierLayer, ((2, 8),), refused="aten.fft_rfft"),
-    "spectrum-parts": Program(lambda: Spectrum("parts"), ((16,),), refused="aten.fft_rfft"),
-    "spectrum-power": Program(lambda: Spectrum("power"), ((16,),), refused="aten.fft_rfft"),
-    "spectrum-magnitude": Program(
-        lambda: Spectrum("magnitude"), ((16,),), eps=0.01, refused="aten.fft_rfft"
-    ),
-    "spectrum-angle": Program(
-        lambda: Spectrum("angle"), ((16,),), eps=0.01, refused="aten.fft_rfft"
-    ),
-    "spectrum-stft": Program(lambda: Spectrum("stft"), ((16,),), refused="aten.stft"),
-    "fourier-mixing": Program(lambda: mixing, ((4, 4),), refused="aten.fft_fft2"),
-    "fourier-lowpass": Program(lambda: lowpass, ((8,),), refused="aten.fft_fft"),
+    "fourier-operator": Program(FourierLayer, ((2, 8),)),
+    "spectrum-parts": Program(lambda: Spectrum("parts"), ((16,),)),
+    "spectrum-power": Program(lambda: Spectrum("power"), ((16,),)),
+    "spectrum-magnitude": Program(lambda: Spectrum("magnitude"), ((16,),), eps=0.01),
+    "spectrum-angle": Program(lambda: Spectrum("angle"), ((16,),), eps=0.01, refused="aten.atan2"),
+    "spectrum-stft": Program(lambda: Spectrum("stft"), ((16,),)),
+    "fourier-mixing": Program(lambda: mixing, ((4, 4),)),
+    "fourier-lowpass": Program(lambda: lowpass, ((8,),)),
     "fourier-features": Program(FourierFeatures, ((2,),)),
     "siren": Program(Siren, ((2,),)),
     "heat-conv": Program(lambda: Heat("conv"), (IMAGE,)),
     "heat-roll": Program(lambda: Heat("roll"), (IMAGE,)),
     "burgers-residual": Program(lambda: burgers_residual, ((3, 5),)),
-    "warp-bilinear": Program(
-        lambda: Warp("bilinear", "zeros"), (IMAGE,), refused="aten.grid_sampler"
-    ),
-    "warp-bicubic": Program(
-        lambda: Warp("bicubic", "border"), (IMAGE,), refused="aten.grid_sampler"
-    ),
-    "warp-nearest": Program(
-        lambda: Warp("nearest", "reflection"), (IMAGE,), refused="aten.grid_sampler"
-    ),
+    "warp-bilinear": Program(lambda: Warp("bilinear", "zeros"), (IMAGE,)),
+    "warp-bicubic": Program(lambda: Warp("bicubic", "border"), (IMAGE,)),
+    "warp-nearest": Program(lambda: Warp("nearest", "reflection"), (IMAGE,)),
     "resized": Program(lambda: resized, (IMAGE,)),
     "sub-pixel": Program(SubPixel, (IMAGE,)),
     "unfold-fold": Program(Windows, (IMAGE,)),

@@ -19,6 +19,7 @@ from boundlab.rules.compositions import (
     pooling,
     signs,
     softmaxes,
+    solutions,
 )
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "pooling",
     "signs",
     "softmaxes",
+    "solutions",
 ]

@@ -83,7 +83,7 @@ structure(
     moments,
 )(whole)  # fmt: skip
 
-structure(aten.tril, aten.triu)(trailing(2))
+structure(aten.tril, aten.triu, aten.linalg_inv_ex)(trailing(2))
 structure(aten.pixel_shuffle, aten.pixel_unshuffle)(trailing(3))
 # pooling, padding and resizing
 structure(
@@ -116,6 +116,21 @@ def _diag_embed(site: Site) -> Layout | None:
 def _blocks(site: Site) -> Layout | None:
     """(samples, channels and places) to (samples, others): only dimension 0 is parallel."""
     return beside(site, site["self"], range(1, len(site.shape(site["self"]))))
+
+
+@structure(aten.grid_sampler_2d, aten.grid_sampler_3d)
+def _warp(site: Site) -> Layout | None:
+    """(samples, channels, *size) by a grid, (samples, *other size, dims): each channel of a sample
+    by the sample's own grid."""
+    x, grid = site["input"], site["grid"]
+    dims = len(site.shape(x))
+    return site.agreed([beside(site, x, range(2, dims)), beside(site, grid, range(1, dims))])
+
+
+@structure(aten.view_as_real)
+def _view_as_real(site: Site) -> Layout | None:
+    """With a new dimension behind all others."""
+    return site.layout(site["self"])
 
 
 @structure(aten.flipud)
