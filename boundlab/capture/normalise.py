@@ -1,6 +1,6 @@
 """Operators whose meaning hangs on the shape or the type of their argument, written so that it does
 not: a squeeze with its dimensions, casts that round under names of their own, products of many
-operands as products of two."""
+operands as products of two, and nan_to_num by what its argument is made of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from boundlab.capture.einsum import in_pairs
 from boundlab.capture.values import Values
 from boundlab.graph.graph import Node, Ref
 from boundlab.rules.casts import cut_off, keeps_values, rounded, rounded_in_place
-from boundlab.rules.registry import aten
+from boundlab.rules.registry import RULES, aten
+from boundlab.rules.replaced import nan_to_num_of_inputs
 
 SQUEEZES = (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
 SUMS = (
@@ -36,7 +37,24 @@ def normalise(node: Node, nodes: Mapping[str, Node], values: Values) -> list[Nod
         return [_cast(node, nodes, values)]
     if node.op is aten.einsum.default:
         return in_pairs(node, values)
+    if node.op is aten.nan_to_num.default and _hides_no_infinity(node.inputs[0], nodes):
+        return [replace(node, op=nan_to_num_of_inputs)]
     return [node]
+
+
+def _hides_no_infinity(name: str, nodes: Mapping[str, Node]) -> bool:
+    """Whether a node is made from the inputs by sums and products with fixed factors alone, none of
+    which makes finite ends of infinite ones."""
+    node = nodes[name]
+    if node.op is None:
+        return True
+    rule = RULES.get(node.op) or RULES.get(node.packet)
+    if rule is None or rule.kind not in ("affine", "bilinear"):
+        return False
+    made = [one for one in node.inputs if nodes[one].op is not None]
+    if rule.kind == "bilinear" and len(made) > 1:
+        return False
+    return all(_hides_no_infinity(one, nodes) for one in made)
 
 
 def _with_dimensions(node: Node, values: Values) -> Node:

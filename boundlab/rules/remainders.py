@@ -84,10 +84,8 @@ class Remainder:
 
 
 def _ends(call: Call) -> Corners:
-    """The ends of what is divided and of the divisor, whose interval must not contain 0."""
-    x, y = call["self"], call["other"]
-    if isinstance(y, Interval):
-        call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
+    """The ends of what is divided and of the divisor, which must not be 0, fixed or not: the
+    remainder is no number then."""
     like = call.inputs[0].lower
 
     def both(value: Value | float) -> list[Tensor]:
@@ -95,7 +93,9 @@ def _ends(call: Call) -> Corners:
             value = torch.as_tensor(value, dtype=like.dtype, device=like.device)
         return [lower_of(value), upper_of(value)]
 
-    return Corners(*both(x), *both(y))
+    ends = Corners(*both(call["self"]), *both(call["other"]))
+    call.require((ends.ly > 0) | (ends.uy < 0), "division by an interval that contains zero")
+    return ends
 
 
 def _between_zero_and_divisor(ends: Corners) -> tuple[Tensor, Tensor]:

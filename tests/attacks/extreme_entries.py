@@ -271,6 +271,7 @@ COVERS = {
     "pow.Tensor_Scalar": "pow, 2",
     "pow.Scalar": "2.0 ** x",
     "round.default": "round",
+    "nan_to_num_of_inputs": "nan_to_num",
 }
 """Operators that the table has under another name."""
 

@@ -450,6 +450,42 @@ def test_softmax_where_every_score_may_be_masked() -> None:
         )
 
 
+BEHIND: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax, all masked": lambda x: torch.where(x < 9, -torch.inf, x).softmax(1),
+    "softmax, perhaps all masked": lambda x: torch.where(x > 0.2, x, -torch.inf).softmax(1),
+    "clamp": lambda x: (x * torch.inf).clamp(-1, 1),
+    "sigmoid": lambda x: torch.sigmoid(torch.exp(1e3 * x) - torch.exp(1e3 * x)),
+    "sinc": lambda x: torch.sinc((x + 1) * 1e300 * 1e300),
+    "a layer behind": lambda x: torch.where(x < 9, -torch.inf, x).softmax(1).cumsum(1) + 2,
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_nan_to_num_behind_bounded_operators(name: str) -> None:
+    """That bounds are numbers was taken for a proof that the value is one."""
+    model = lambda x: torch.nan_to_num(BEHIND[name](x), 5.0)
+    x = torch.tensor([[0.0, 0.1, 1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    net, region = bl.capture(model, x), bl.Linf(x, 0.5)
+    points = [x, x - 0.5, x + 0.5, *[region.sample() for _ in range(20)]]
+    values = torch.stack([model(point) for point in points])
+    assert (values == 5).any()
+    for method in METHODS:
+        found = net.bounds(region, method=method, alpha=steps(method))
+        # bounds that are NaN say nothing
+        assert not (values < found.lower - 1e-9).any(), method
+        assert not (values > found.upper + 1e-9).any(), method
+
+
+def test_nan_to_num_of_inputs_keeps_its_slope() -> None:
+    layer = nn.Linear(3, 4).double()
+    x = draw(2, 3)
+    model = lambda x: torch.relu(layer(torch.nan_to_num(2 * x, 7.0)))
+    plain = bl.capture(lambda x: torch.relu(layer(2 * x)), x).bounds(bl.Linf(x, 0.1))
+    found = bl.capture(model, x).bounds(bl.Linf(x, 0.1))
+    torch.testing.assert_close(found.lower, plain.lower)
+    torch.testing.assert_close(found.upper, plain.upper)
+
+
 def _scattered(y: Tensor, index: Tensor) -> Tensor:
     return torch.zeros_like(y).scatter(1, index, y)
 

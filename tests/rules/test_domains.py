@@ -33,6 +33,19 @@ def test_an_interval_that_leaves_the_domain_is_refused(name: str, method: str) -
         net.bounds(region, method=method)
 
 
+@pytest.mark.parametrize("method", ["ibp", "crown"])
+@pytest.mark.parametrize("divisor", [0.0, torch.tensor([2.0, 0.0, -2.0])], ids=["number", "tensor"])
+@pytest.mark.parametrize("function", [torch.fmod, torch.remainder])
+def test_a_fixed_divisor_of_zero_is_refused(
+    function: Callable[[Tensor, Tensor | float], Tensor], divisor: Tensor | float, method: str
+) -> None:
+    """The remainder is NaN there, and its bounds were [0, 0]."""
+    x = torch.full((2, 3), 0.5)
+    net = bl.capture(lambda x: function(x, divisor), x)
+    with pytest.raises(bl.DomainError, match=r"contains zero"):
+        net.bounds(bl.Linf(x, 0.1), method=method)
+
+
 class Quantized(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from boundlab.kernels.moments import moments
 from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import aten, clean, smooth_abs, within
+from boundlab.rules.replaced import nan_to_num_of_inputs
 from boundlab.rules.structure.forms import (
     along,
     beside,
@@ -29,7 +30,7 @@ structure(
     aten.__and__, aten.__or__, aten.__xor__, aten.fix,
     aten.masked_fill, aten.expand_as, aten.broadcast_tensors, within, smooth_abs,
     softsign, tanhshrink, rounded, rounded_in_place, cut_off, aten.special_ndtr,
-    aten.fake_quantize_per_tensor_affine,
+    aten.fake_quantize_per_tensor_affine, nan_to_num_of_inputs,
 )(pointwise)  # fmt: skip
 
 
