@@ -207,7 +207,7 @@ PROGRAMS = {
     "spectrum-parts": Program(lambda: Spectrum("parts"), ((16,),)),
     "spectrum-power": Program(lambda: Spectrum("power"), ((16,),)),
     "spectrum-magnitude": Program(lambda: Spectrum("magnitude"), ((16,),), eps=0.01),
-    "spectrum-angle": Program(lambda: Spectrum("angle"), ((16,),), eps=0.01, refused="aten.atan2"),
+    "spectrum-angle": Program(lambda: Spectrum("angle"), ((16,),), eps=0.01),
     "spectrum-stft": Program(lambda: Spectrum("stft"), ((16,),)),
     "fourier-mixing": Program(lambda: mixing, ((4, 4),)),
     "fourier-lowpass": Program(lambda: lowpass, ((8,),)),
