@@ -97,7 +97,7 @@ def _cast(node: Node, nodes: Mapping[str, Node], values: Values) -> Node:
     dtype = values.dtypes[source.name]
     where = {key: value for key, value in node.kwargs.items() if key == "device"}
     if not keeps_values(dtype, target):
-        op = rounded if target.is_floating_point else cut_off
+        op = rounded if target.is_floating_point or target.is_complex else cut_off
         return replace(node, op=op, args=(source,), kwargs={"dtype": target, **where})
     before = nodes[source.name]
     if before.op is not rounded or where or before.kwargs.keys() != {"dtype"}:

@@ -27,11 +27,6 @@ TENSORS: tuple[tuple[Callable[[Tensor], bool], Refusal], ...] = (
         "was made in inference mode, where torch.export cannot read it: build or load the model "
         "outside of torch.inference_mode()",
     ),
-    (
-        lambda tensor: tensor.layout is not torch.strided,
-        "is sparse, and bounds are computed with dense tensors: keep tensor.to_dense() in the "
-        "model instead",
-    ),
 )
 """Whether a parameter or buffer cannot be read; the first that holds is told."""
 

@@ -48,6 +48,8 @@ def keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
         return b.eps <= a.eps and b.max >= a.max and smallest
     if target == torch.bool or source == torch.bool:
         return True
+    if target.is_complex:
+        return keeps_values(source.to_real() if source.is_complex else source, target.to_real())
     if not target.is_floating_point and not source.is_floating_point:
         c, d = torch.iinfo(source), torch.iinfo(target)
         return d.min <= c.min and d.max >= c.max

@@ -42,6 +42,10 @@ def _binary(function: Callable[[Tensor, Tensor], Tensor], **domain: float) -> En
     return Entry(lambda x: function(x[:, :1], x[:, 1:]), width=2, **domain)  # type: ignore[arg-type]
 
 
+def _knots(x: Tensor) -> Tensor:
+    return torch.tensor([-1e3, -1.0, 0.0, 1e-3, 2.0], dtype=x.dtype)
+
+
 TINY = 1e-45
 """Rounds to the least positive number in single precision, and is positive in double precision."""
 aten = torch.ops.aten
@@ -57,6 +61,8 @@ TABLE: dict[str, Entry] = {
         "softsign": F.softsign, "relu": torch.relu, "sin": torch.sin, "cos": torch.cos,
         "floor": torch.floor, "ceil": torch.ceil,
         "round": torch.round, "trunc": torch.trunc, "fix": torch.fix,
+        "bucketize": lambda x: torch.bucketize(x, _knots(x)).to(x.dtype),
+        "searchsorted": lambda x: torch.searchsorted(_knots(x), x, side="right").to(x.dtype),
         "x * x": lambda x: x * x, "x * sigmoid(x)": lambda x: x * torch.sigmoid(x),
         "-x": lambda x: -x, "x + 1": lambda x: x + 1, "x - 1e30": lambda x: x - 1e30,
         "comparison": lambda x: (x > 1.0).to(x.dtype),
@@ -272,6 +278,8 @@ COVERS = {
     "pow.Scalar": "2.0 ** x",
     "round.default": "round",
     "nan_to_num_of_inputs": "nan_to_num",
+    "bucketize.Tensor": "bucketize",
+    "searchsorted.Tensor": "searchsorted",
 }
 """Operators that the table has under another name."""
 

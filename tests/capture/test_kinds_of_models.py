@@ -119,7 +119,6 @@ def without_gradient(model: Written, x: Tensor) -> Tensor:
 
 
 BOUNDED: dict[str, Callable[[], Callable[..., Any]]] = {
-    "data parallel": lambda: nn.DataParallel(mlp()),
     "hooks": hooked,
     "weight norm": lambda: with_first(parametrizations.weight_norm),
     "older weight norm": lambda: with_first(nn.utils.weight_norm),
@@ -182,10 +181,6 @@ REFUSED: dict[str, tuple[Callable[[], Callable[..., Any]], str]] = {
     "lazy": (lambda: nn.Sequential(nn.LazyLinear(3)), r"'0.weight' has no shape yet.*model\(x\)"),
     "meta": (lambda: mlp().to("meta"), "'0.weight' lies on the device 'meta'.*load its weights"),
     "inference mode": (in_inference_mode, "'0.weight' was made in inference mode.*outside"),
-    "sparse": (
-        lambda: Written(lambda model, x: (model.A @ x.T).T, A=torch.eye(4).to_sparse()),
-        "'A' is sparse.*to_dense",
-    ),
     "object": (
         lambda: Written(lambda model, x: [Holder(model.body(x))]),
         "returns an object of the class Holder.*returns the tensors",

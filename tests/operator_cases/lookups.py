@@ -37,7 +37,7 @@ def fill() -> None:
         "index, one looked up": (lambda x, b, t: t[:, torch.bucketize(x, b)].transpose(0, 1), knots, matrix),
         "index, own row": lambda x: torch.relu(x)[torch.arange(x.shape[0]), x.argmax(1)],
         "index of a maximum": lambda x: torch.stack([x.max(1).indices, x.min(1).indices], 1).to(x.dtype),
-        "one_hot": lambda x: F.one_hot(x.argmax(1), 6).to(x.dtype) * x,
+        "one_hot of a perturbed index": lambda x: F.one_hot(x.argmax(1), 6).to(x.dtype) * x,
         "experts": (_experts, (4, 6), (4, 3, 6)),
     })  # fmt: skip
     add((6,), {

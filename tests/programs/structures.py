@@ -106,15 +106,6 @@ class Looped(nn.Module):
         return torch.stack(seen).mean(0)
 
 
-class Checkpointed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = plain()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=False)
-
-
 class Hooked(nn.Module):
     """A forward hook changes what a layer gives."""
 
@@ -183,7 +174,6 @@ PROGRAMS = {
     "traced": Program(traced, ((4,),)),
     "compiled": Program(compiled, ((4,),)),
     "looped": Program(Looped, ((4,),)),
-    "checkpointed": Program(Checkpointed, ((4,),)),
     "hooked": Program(Hooked, ((4,),)),
     "casts": Program(Halved, ((4,),)),
     "fixed-token": Program(Fixed, ((2, 3),)),

@@ -54,7 +54,7 @@ NO_CASE = {
         "lift_fresh_copy positive"
     ),
     "compositions and capture make it": (
-        "clean cut_off nan_to_num_of_inputs reshape rounded rounded_in_place smooth_abs softsign "
+        "clean cut_off grid_sampler_2d grid_sampler_3d nan_to_num_of_inputs reshape rounded rounded_in_place smooth_abs softsign "
         "tanhshrink within"
     ),
     "what takes the place of NaN counts even at a point: a regression test": "nan_to_num",
