@@ -44,16 +44,20 @@ def solve_triangular(
     return B @ _inverse(used)
 
 
+def _dense(x: Tensor) -> Tensor:
+    return x if x.layout is torch.strided else x.to_dense()
+
+
 @composition(aten._sparse_mm.default)
 def sparse_mm(sparse: Tensor, dense: Tensor) -> Tensor:
-    return torch.mm(sparse.to_dense(), dense.to_dense())
+    return torch.mm(_dense(sparse), _dense(dense))
 
 
 @composition(aten._sparse_addmm.default)
 def sparse_addmm(
     x: Tensor, sparse: Tensor, dense: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    product = torch.mm(sparse.to_dense(), dense.to_dense())
+    product = torch.mm(_dense(sparse), _dense(dense))
     if alpha != 1:
         product = alpha * product
     if beta == 0:  # x is not read, whatever it is
