@@ -38,8 +38,8 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     """A program in operators that have rules, as far as there are compositions and decompositions
     to write it so."""
     program = _taken_apart(program, {**_recurrent(), **_compositions()})
-    for op in _without_rules(program):
-        with suppress(CaptureError):
+    for op in sorted(_without_rules(program), key=str):
+        with suppress(BoundlabError):
             program = _without(program, op)
     return program
 

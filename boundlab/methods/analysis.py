@@ -169,7 +169,7 @@ class Analysis:
         if not interval.dtype.is_floating_point:
             refuse_wrapping(rule, call, interval)
         found = refine(self, node, self.restrict(name, interval))
-        if found.dtype != interval.dtype:
+        if found.dtype != interval.dtype and interval.dtype.is_floating_point:
             # regions of a longer type; the node's values are numbers of its own type, and rounding
             # to nearest is monotone and leaves these alone: a bound that is rounded stays one
             ends = (found.lower.to(interval.dtype), found.upper.to(interval.dtype))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
 from boundlab.relaxations.lines import lines_of_perturbed
 from boundlab.relaxations.relaxation import Relaxation
@@ -87,6 +88,10 @@ def _ends(call: Call) -> Corners:
     """The ends of what is divided and of the divisor, which must not be 0, fixed or not: the
     remainder is no number then."""
     like = call.inputs[0].lower
+    if not like.dtype.is_floating_point:
+        raise UnsupportedOperator(
+            f"{call.node}: remainders of perturbed whole numbers have no rule"
+        )
 
     def both(value: Value | float) -> list[Tensor]:
         if isinstance(value, (int, float)):

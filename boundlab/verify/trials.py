@@ -45,11 +45,11 @@ def best_tried(brancher: Brancher, state: BoundState, levels: int) -> Splits:
 
 
 def _trial(brancher: Brancher, state: BoundState, splits: Splits) -> Tensor:
-    """What each split is worth: (domains, splits)."""
+    """What each split is worth: (domains, splits). Elements without a middle, of infinite
+    intervals, are not split in the end, and are tried at 0."""
     count = splits.places.shape[1]
-    halves = [
-        brancher.halved(state, splits.places[:, one], splits.points[:, one]) for one in range(count)
-    ]
+    points = splits.points.nan_to_num(0.0, 0.0, 0.0)
+    halves = [brancher.halved(state, splits.places[:, i], points[:, i]) for i in range(count)]
     found = brancher.problem.bounds(BoundState.join(halves), TRIAL, "lower", ONCE)
     assert found.state is not None
     bound = torch.where(found.lower.isfinite(), found.lower, -torch.inf).amax(1)

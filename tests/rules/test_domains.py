@@ -69,3 +69,10 @@ def test_a_perturbed_scale_is_refused() -> None:
     scale = {"scale": bl.Linf(torch.full((3,), 0.1), 0.01)}
     with pytest.raises(bl.UnsupportedOperator, match="scale or zero point is perturbed"):
         net.bounds(torch.zeros(2, 3), perturb=scale)
+
+
+def test_remainders_of_perturbed_whole_numbers_are_refused() -> None:
+    x = torch.randn(2, 5)
+    net = bl.capture(lambda x: x.argmax(1) % 3, x)
+    with pytest.raises(bl.UnsupportedOperator, match="whole numbers"):
+        net.bounds(bl.Linf(x, 5.0))

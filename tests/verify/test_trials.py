@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.relaxations.interval import Interval
 from boundlab.verify.branch import per_domain
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
@@ -73,3 +75,14 @@ def test_points_away_from_the_middle_are_chosen() -> None:
         share = (splits.points - splits.lower) / (splits.upper - splits.lower)
         chosen.add(round(float(share[0, 0]), 3))
     assert chosen <= {0.25, 0.5, 0.75} and len(chosen) > 1
+
+
+def test_infinite_intervals_are_not_split() -> None:
+    search, _ = search_of("tanh", 0)
+    (parent,) = search.chunks
+    endless = {
+        name: Interval(torch.full_like(x.lower, -torch.inf), torch.full_like(x.upper, torch.inf))
+        for name, x in parent.state.intervals.items()
+    }
+    splits = search.bounder.best_splits(replace(parent.state, intervals=endless), 1)
+    assert not bool(splits.can.any())
