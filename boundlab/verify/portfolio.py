@@ -18,14 +18,14 @@ from boundlab.attacks.targets import Model, Target
 from boundlab.capture.torch_export import Function
 from boundlab.errors import ArgumentError, TimeLimit
 from boundlab.methods.deadline import until
-from boundlab.methods.state import BoundState
 from boundlab.net import Net
 from boundlab.specs.property import Property
 from boundlab.verify.bound import Bounder
-from boundlab.verify.exact import ExactSearch
 from boundlab.verify.inputs import InputSplitting
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
+from boundlab.verify.solving import Solving
+from boundlab.verify.trend import rate
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
 TIMEOUT = 60.0
@@ -37,6 +37,11 @@ SLICE = 2.0
 SOLVER_SHARE, EASY_SHARE = 0.5, 0.6
 """The time of a solver, as a share of what every other way of searching has; for programs that seem
 easy, once, as a share of all that is left."""
+TIGHTEN_SHARE = 0.3
+"""Share of what is left that tightening may take at once."""
+SOLVER_SLICE = 8.0
+"""Seconds that other ways of searching must have before a solver gets a share for clauses that do
+not seem easy: it begins anew each time."""
 PATIENCE = 2.0
 """Splitting goes on alone if it expects to end within this many times what is left."""
 FEW_INPUTS = 20
@@ -85,9 +90,13 @@ class Portfolio:
         self.attack_seconds = FIRST_ATTACK
         self.slice = SLICE
         self.neurons: NeuronSplitting | None = None
-        self.exact: ExactSearch | None = None
+        self.solving: Solving | None = None
+        self.solved_easy = False
         self.doubted = False
         self.worth_tightening = True
+        self.tighten_seconds = SLICE
+        self.rates: dict[str, float] = {}
+        """How fast a stage raised the bound when it was last at work."""
 
     @property
     def seconds_left(self) -> float:
@@ -114,6 +123,9 @@ class Portfolio:
         self.stage("attack", self.attack)
         if not self.is_over:
             self.stage("bounds", self.bounds)
+            self.believe()
+        if not self.is_over and self.query.movable <= FEW_INPUTS:
+            self.stage("input splitting", self.split_briefly)
             self.believe()
         if not self.is_over:
             self.attack_seconds = SECOND_ATTACK
@@ -158,20 +170,27 @@ class Portfolio:
 
     def ways(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """How to search: splits of inputs where few move; of neurons first where many do; tighter
-        intervals for as long as they help; a solver. Splits that expect to end are alone."""
+        intervals, again and again while they raise the bound faster than splits do; a solver.
+        Splits that expect to end are alone."""
         inputs = ("input splitting", self.split_inputs)
         if self.query.movable <= FEW_INPUTS:
             yield inputs
             if self.inputs.expected_seconds <= PATIENCE * self.seconds_left:
                 return
+        if self.neurons is None:
+            yield "alpha-crown", self.optimise
         yield "neuron splitting", self.split_neurons
-        assert self.neurons is not None
-        if self.exact is None:
+        if self.is_easy:
             yield "milp", self.solve_easy
+        assert self.neurons is not None
         if self.neurons.expected_seconds <= PATIENCE * self.seconds_left:
             return
-        if self.worth_tightening:
+        pays = True
+        while self.worth_tightening and pays:
             yield "tightening", self.tighten
+            pays = self.rates["tightening"] > self.rates["neuron splitting"]
+            if self.is_easy:
+                yield "milp", self.solve_easy
         yield "milp", self.solve
         if FEW_INPUTS < self.query.movable <= MANY_INPUTS:
             yield inputs
@@ -186,9 +205,10 @@ class Portfolio:
     def stage(self, name: str, work: Callable[[], str]) -> None:
         """Do some work and note what came of it; what was done before is continued. The stage that
         was last at work stands last."""
-        start = time.monotonic()
+        start, before = time.monotonic(), self.bound
         outcome = work()
         seconds = time.monotonic() - start
+        self.rates[name] = rate(before, self.bound, seconds)
         for earlier in [one for one in self.stages if one.name == name]:
             self.stages.remove(earlier)
             seconds += earlier.seconds
@@ -218,7 +238,8 @@ class Portfolio:
     def begin(self) -> str:
         self.doubted = False
         self.neurons = None
-        self.exact = None
+        self.solving = None
+        self.solved_easy = False
         boxes = self.query.first_boxes()
         self.domains += len(boxes)
         bounder = Bounder(self.query.net, self.query.rows)
@@ -229,18 +250,29 @@ class Portfolio:
         self.proved = self.inputs.is_proved
         return f"{len(boxes) - len(left)} of {len(boxes)} clauses proved, bound {self.bound:.4g}"
 
-    def split_inputs(self) -> str:
+    def split_briefly(self) -> str:
+        """Split inputs for as long as the attack that comes next: many searches end with that."""
+        return self.split_inputs(SECOND_ATTACK)
+
+    def split_inputs(self, seconds: float | None = None) -> str:
         search = self.inputs
-        search.run(self.slice)
+        search.run(seconds or self.slice)
         self.proved = search.is_proved and self.found is None
         self.bound = max(self.bound, search.pool.bound)
         self.count()
         return f"{search.counts}, {len(search.pool)} open, by {search.method}"
 
+    def optimise(self) -> str:
+        """Bound the open clauses on whole regions with optimised slopes."""
+        self.neurons = NeuronSplitting(self.query, self.deadline, self.try_points)
+        self.neurons.begin(self.open_clauses)
+        self.proved = self.neurons.is_proved
+        self.bound = max(self.bound, self.neurons.bound)
+        self.count()
+        return f"{self.neurons.counts.proved} of {len(self.open_clauses)} clauses proved"
+
     def split_neurons(self) -> str:
-        if self.neurons is None:
-            self.neurons = NeuronSplitting(self.query, self.deadline, self.try_points)
-            self.neurons.begin(self.open_clauses)
+        assert self.neurons is not None
         search = self.neurons
         search.run(self.slice)
         self.proved = search.is_proved and self.found is None
@@ -253,76 +285,49 @@ class Portfolio:
         if self.neurons is None:
             return "not tried: no bounds to begin with"
         before = self.neurons.root_bound
-        self.worth_tightening = self.neurons.tighten(min(self.slice, self.seconds_left))
+        seconds = min(self.tighten_seconds, TIGHTEN_SHARE * self.seconds_left)
+        self.worth_tightening = self.neurons.tighten(seconds)
+        self.tighten_seconds *= 2
         self.proved = self.neurons.is_proved
         self.bound = max(self.bound, self.neurons.bound)
         self.count()
         return f"bound of whole regions {before:.4g} to {self.neurons.root_bound:.4g}"
 
     def solve_easy(self) -> str:
-        """Ask a solver for whole clauses if they are so small that it is likely to decide them: for
-        long, for it cannot go on where it stopped."""
-        assert self.neurons is not None
-        if self.neurons.root is None:
-            return "not tried: no bounds to begin with"
-        self.exact = ExactSearch(self.query, self.neurons.problem, self.neurons.root)
-        if not self.exact.is_easy(self.neurons.root.take(self.neurons.open_clauses)):
-            return "not tried yet: other ways come first"
+        """Ask a solver for whole clauses that it is likely to decide: for long, and once, for it
+        cannot go on where it stopped."""
+        self.solved_easy = True
         return self.solve_for(EASY_SHARE * self.seconds_left)
 
     def solve(self) -> str:
-        """Ask a solver for whole clauses, and for the domains that cannot be split."""
-        if self.exact is None:
+        """Ask a solver for the domains that cannot be split, and late for whole clauses too."""
+        assert self.neurons is not None
+        if self.neurons.root is None:
             return "not tried: no bounds to begin with"
         return self.solve_for(min(SOLVER_SHARE * self.slice, self.seconds_left))
 
     def solve_for(self, seconds: float) -> str:
-        assert self.exact is not None and self.neurons is not None
-        assert self.neurons.root is not None
-        end = time.monotonic() + seconds
-        whole = self.neurons.root.take(self.neurons.open_clauses)
-        refuted = 0
-        if self.exact.can(whole):
-            refuted = self.solve_clauses(whole, end)
-        leaves = self.solve_leaves(end)
+        assert self.neurons is not None
+        solving, refuted = self.solver(), 0
+        if self.slice >= SOLVER_SLICE or solving.is_easy():
+            refuted = solving.clauses(seconds)
+        leaves = solving.leaves(seconds)
         self.proved = self.neurons.is_proved and self.found is None
         return f"{refuted} clauses and {leaves} domains refuted"
 
-    def solve_clauses(self, whole: BoundState, end: float) -> int:
-        """How many clauses a solver refutes; each gets a share of the time."""
-        assert self.exact is not None and self.neurons is not None and whole.origin is not None
-        refuted = 0
-        for number, clause in enumerate(whole.origin.tolist()):
-            now = time.monotonic()
-            if now > end:
-                break
-            share = (end - now) / (len(whole.origin) - number)
-            is_refuted, point = self.exact.decide(whole, number, share)
-            if is_refuted:
-                refuted += 1
-                self.neurons.refute(clause)
-                self.inputs.refute(clause)
-            elif point is not None and self.try_points(point[None], torch.tensor([clause])):
-                return refuted
-        return refuted
+    def solver(self) -> Solving:
+        if self.solving is None:
+            assert self.neurons is not None
+            self.solving = Solving(self.query, self.inputs, self.neurons, self.try_points)
+        return self.solving
 
-    def solve_leaves(self, end: float) -> int:
-        """How many of the domains that cannot be split a solver refutes."""
-        assert self.exact is not None and self.neurons is not None
-        domains = self.neurons.take_stuck()
-        if domains is None:
-            return 0
-        left = torch.ones(len(domains), dtype=torch.bool)
-        if self.exact.can(domains.state):
-            for number in domains.bound.argsort().tolist():
-                if time.monotonic() > end or self.is_over or self.doubted:
-                    break
-                is_refuted, point = self.exact.decide(domains.state, number, self.seconds_left)
-                left[number] = not is_refuted
-                if point is not None:
-                    self.try_points(point[None], domains.origin[number : number + 1])
-        self.neurons.put_back(domains.take(left), int((~left).sum()))
-        return int((~left).sum())
+    @property
+    def is_easy(self) -> bool:
+        """Whether a solver is likely to decide all that is open, and was not asked for long yet."""
+        assert self.neurons is not None
+        if self.solved_easy or self.neurons.root is None or not self.neurons.open:
+            return False
+        return self.solver().is_easy()
 
     def count(self) -> None:
         """How many subdomains all searches have bounded."""

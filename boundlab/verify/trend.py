@@ -15,6 +15,16 @@ FEWEST = 64
 """Domains that must have been bounded before anything is expected."""
 
 
+def rate(before: float, after: float, seconds: float) -> float:
+    """How fast a least bound rises, as the share of what it lacks to 0 that it gains in a second;
+    0 if nothing is known of it."""
+    if after >= 0:
+        return math.inf
+    if not (-math.inf < before < 0 and after > before and seconds > 0):
+        return 0.0
+    return math.log(before / after) / seconds
+
+
 class Trend:
     """The least bounds of a search after so many domains."""
 
