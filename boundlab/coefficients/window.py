@@ -92,8 +92,8 @@ class Window(Coefficients):
     def dot(self, value: Tensor | Constant) -> Tensor:
         part = self.take(value)
         return unless_infinite(
-            lambda: (self.values * part).flatten(2).sum(2),
-            lambda: product(self.values, part).flatten(2).sum(2),
+            lambda: _sums(self.values * part),
+            lambda: _sums(product(self.values, part)),
             tensor_of(value),
         )
 
@@ -154,6 +154,12 @@ class Window(Coefficients):
                 runs[d] = run.moved(begin)
         places = Placement(a.places.shape, tuple(sizes), tuple(runs))
         return Window(pad(a.values, pads_a) + pad(b.values, pads_b), places)
+
+
+def _sums(terms: Tensor) -> Tensor:
+    """(rows, samples, *window) -> (rows, samples); the window of a single number has no
+    dimensions."""
+    return terms.unsqueeze(2).flatten(2).sum(2)
 
 
 def _gap(first: Run | None, second: Run | None) -> int | None:

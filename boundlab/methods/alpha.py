@@ -124,7 +124,9 @@ class SlopeOptimizer:
         differentiable = torch.is_grad_enabled()
         length = partial(self.options.step, steps=steps)
         enough = self.options.stop_when
-        best, values = ascend(self.bounds, self.variables, steps, length, enough, report)
+        best, values = ascend(
+            self.bounds, self.variables, steps, length, enough, report, self._room
+        )
         for key, value in values.items():
             self.variables[key].value = value
         if not differentiable:
@@ -132,6 +134,14 @@ class SlopeOptimizer:
         # the same bounds up to rounding, as a function of what the user differentiates by
         moving = self.bounds()
         return best + torch.where(torch.isfinite(moving), moving - moving.detach(), 0)
+
+    @torch.no_grad()
+    def _room(self, bounds: Tensor) -> Tensor:
+        """How far bounds (rows, samples) are below the middle of what is known of the target: about
+        how far they may rise; 0 where that is not finite."""
+        known = self.analysis.interval(self.target)
+        middle = self.rows.dot(known.lower / 2 + known.upper / 2)
+        return (middle - bounds).nan_to_num(0.0, 0.0, 0.0)
 
     def values(self, kind: str) -> dict[str, Tensor]:
         """The alphas or the betas, by node."""

@@ -59,3 +59,39 @@ def test_the_first_call_may_add_variables() -> None:
 
     best, _ = ascend(bound, variables, 20, length)
     assert best == 1
+
+
+def test_bounds_that_promise_little_are_left_alone() -> None:
+    variable = Variable(
+        torch.full((1, 1, 2), 0.5).requires_grad_(), rows_of=lambda mask: mask[None]
+    )
+    slope = torch.tensor([[1e-4, 1.0]])
+    calls = 0
+
+    def bound() -> Tensor:
+        nonlocal calls
+        calls += 1
+        return variable.value[0] * slope
+
+    best, _ = ascend(bound, {"x": variable}, 20, length, room=torch.ones_like)
+    assert best[0, 1] == 1.0
+    many = calls
+    with torch.no_grad():
+        variable.value.fill_(0.5)
+    slope = torch.full((1, 2), 1e-4)
+    calls = 0
+    ascend(bound, {"x": variable}, 20, length, room=torch.ones_like)
+    assert calls == 2 < many  # one step is made all the same
+
+
+def test_what_bounds_promise() -> None:
+    value = torch.tensor([[[0.25, 0.5], [0.0, 1.0]]])  # (numbers, rows, samples)
+    gradient = torch.tensor([[[1.0, -2.0], [-1.0, -3.0]]])
+    own = Variable(value, rows_of=lambda mask: mask[None])
+    expected = torch.tensor([[0.75, 1.0], [0.0, 3.0]])
+    assert torch.equal(own.promise(gradient, value[0]), expected)
+    together = Variable(value, rows_of=lambda mask: mask.sum(1, keepdim=True)[None])
+    sums = expected.sum(1, keepdim=True).expand(2, 2)
+    assert torch.equal(together.promise(gradient, value[0]), sums)
+    for unknown in (Variable(value), Variable(value, upper=math.inf, rows_of=own.rows_of)):
+        assert unknown.promise(gradient, value[0]).isinf().all()
