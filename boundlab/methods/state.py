@@ -4,7 +4,7 @@ argument: a state in, a state out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -164,6 +164,21 @@ class BoundState:
                 x = x.intersect(both[name])
             both[name] = x
         return replace(self, intervals=both)
+
+    def only(self, nodes: Collection[str]) -> BoundState:
+        """The state with the intervals of some nodes; alphas and betas of others are lost when
+        samples are taken."""
+        kept = {name: x for name, x in self.intervals.items() if name in nodes}
+        return replace(self, intervals=kept)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory its tensors take."""
+        held = [end for x in self.intervals.values() for end in (x.lower, x.upper)]
+        held += [part for split in self.splits.values() for part in (split.sign, split.at)]
+        for stack in (*self.alphas.values(), *self.betas.values()):
+            held += stack.values()
+        return sum(tensor.nbytes for tensor in held)
 
     def __getitem__(self, node: str) -> Interval:
         """The interval of a node, by graph name or module path."""

@@ -43,8 +43,7 @@ class Domains:
 
     @property
     def nbytes(self) -> int:
-        held = [part for x in self.state.intervals.values() for part in (x.lower, x.upper)]
-        return 3 * sum(tensor.nbytes for tensor in held)  # slopes, splits and multipliers too
+        return self.state.nbytes + self.bound.nbytes
 
     def take(self, chosen: Tensor) -> Domains:
         return Domains(self.state.take(chosen), self.bound[chosen])
@@ -75,7 +74,14 @@ class DomainBounder:
         found = self.problem.bounds(*self._climbed(state, steps, enough))
         assert found.state is not None
         bound = torch.where(found.lower.isfinite(), found.lower, -torch.inf).amax(1)
-        return Domains(found.state, torch.where(found.state.known_empty(), torch.inf, bound))
+        bound = torch.where(found.state.known_empty(), torch.inf, bound)
+        return Domains(self._without_implied(found.state), bound)
+
+    def _without_implied(self, state: BoundState) -> BoundState:
+        """A state without the intervals that follow from others: what is left are those that
+        relaxations read, and those of nodes with slopes or multipliers."""
+        stacks = (*state.alphas.values(), *state.betas.values())
+        return state.only({*self.brancher.nodes(state), *(name for one in stacks for name in one)})
 
     def _climbed(self, state: BoundState, steps: int, enough: float | None) -> Question:
         """What is left to be asked after slopes and multipliers are optimised."""

@@ -31,7 +31,8 @@ BATCH, SMALLEST, LARGEST = 32, 4, 2048
 ROUND_SECONDS = 1.0
 """How long bounding a batch should take."""
 MEMORY = 4 << 30
-"""Bytes that open domains may take."""
+"""Bytes of open domains from which on those closest to a proof are split first, so that there are
+not many more; twice as many end the search."""
 WORTH = 0.1
 """Share of what whole regions lack to a proof that tighter intervals must gain to be worth more."""
 
@@ -78,8 +79,12 @@ class NeuronSplitting:
         return min((float(part.bound.min()) for part in parts), default=math.inf)
 
     @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self.chunks)
+
+    @property
     def is_full(self) -> bool:
-        return sum(chunk.nbytes for chunk in self.chunks) > MEMORY
+        return self.nbytes > 2 * MEMORY
 
     @property
     def is_over(self) -> bool:
@@ -240,15 +245,18 @@ class NeuronSplitting:
             self.stuck.append(domains)
 
     def _pick(self, count: int) -> Domains:
-        """Take out domains, from the chunks with the least bounds."""
-        self.chunks.sort(key=lambda chunk: float(chunk.bound.min()), reverse=True)
+        """Take out domains with the least bounds; with the largest ones where memory is scarce."""
+        sign = 1
+        if self.nbytes > MEMORY:
+            sign = -1
+        self.chunks.sort(key=lambda chunk: float((sign * chunk.bound).min()), reverse=True)
         parts: list[Domains] = []
         while self.chunks and sum(map(len, parts)) < count:
             parts.append(self.chunks.pop())
         found = Domains.join(parts)
         if len(found) <= count:
             return found
-        order = found.bound.argsort()
+        order = (sign * found.bound).argsort()
         self.chunks.append(found.take(order[count:]))
         return found.take(order[:count])
 
