@@ -3,6 +3,10 @@
 From a box one of its undecided children is followed at random, and so on until none is left. With
 b_1, b_2, ... undecided children on the way, 2 + b_1 (2 + b_2 (2 + ...)) has the number of all
 descendants as its expectation, though hardly any of them are bounded.
+
+Where descents do not come to an end in time, two methods are compared by what they make of some
+boxes in the same time: the tighter one of the boxes, the cheaper one of the parts that they are
+split into.
 """
 
 from __future__ import annotations
@@ -53,3 +57,23 @@ def typical_size(sizes: Tensor) -> float:
     if not len(ended):
         return math.inf
     return float(sizes.clamp(max=10 * float(ended.max())).log().mean().exp())
+
+
+def pays_to_split(boxes: Boxes, tight: Judge, cheap: Judge) -> bool:
+    """Whether a cheap method raises the bounds of most boxes further than a tight one does, if it
+    gets them in as many parts as it can bound in the same time."""
+    start = time.monotonic()
+    by_tight = _bounds(tight(boxes))
+    middle = time.monotonic()
+    by_cheap = _bounds(cheap(boxes))
+    ratio = (middle - start) / (time.monotonic() - middle)
+    if ratio >= 2:
+        parts = halved(boxes, int(ratio * len(boxes)))
+        # the parts of box i are at i, i + count, ...
+        by_cheap = _bounds(cheap(parts)).reshape(-1, len(boxes)).amin(0)
+    return bool((by_cheap > by_tight).double().mean() > 0.5)
+
+
+def _bounds(found: Judgement) -> Tensor:
+    """The bounds of boxes, infinite where they are decided."""
+    return torch.where(found.undecided, found.boxes.bound, torch.inf)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -18,7 +19,7 @@ from boundlab.verify.batch import BatchSize
 from boundlab.verify.bound import FORWARD, Bounder
 from boundlab.verify.boxes import Boxes, Judgement, halved, judge
 from boundlab.verify.counts import Counts
-from boundlab.verify.estimate import mean_size, tree_sizes, typical_size
+from boundlab.verify.estimate import mean_size, pays_to_split, tree_sizes, typical_size
 from boundlab.verify.lines import Lines
 from boundlab.verify.pool import Pool
 from boundlab.verify.query import Try
@@ -32,8 +33,9 @@ ROUND_SECONDS, ROUND_SHARE = 0.3, 0.05
 """How long bounding a batch should take, and the first one may, as a share of what is left."""
 BATCH = 64
 """Children of the first round."""
-DIVES = 64
-"""Boxes from which methods are compared."""
+DIVES, WORST = 64, 16
+"""Boxes from which methods are compared: by the trees below them, drawn at random, and by their
+bounds, the worst ones."""
 SLOW = 10.0
 """How many times longer than allowed one level of these may seem to take: one box alone, the first
 time, takes many times as long as one of many."""
@@ -163,13 +165,14 @@ class InputSplitting:
                 self.round()
 
     def compare(self) -> None:
-        """Go on by the method that would be done first, as far as samples tell; by the tightest
-        one where they do not tell how long that takes, as on a machine that is busy."""
+        """Go on by the method that would be done first, as far as samples tell; by the one that
+        makes most of some open boxes where they do not tell how long that takes."""
         start = time.monotonic()
         seconds = COMPARE_SHARE * (self.deadline - start) / len(self.methods)
         best = self._estimate(self.methods[-1], seconds)
         for method in reversed(self.methods[:-1]):
             if not math.isfinite(best.typical):
+                best = replace(best, method=self._locally_best(seconds))
                 break
             other = self._estimate(method, seconds)
             if CHEAPER * other.typical < best.typical:
@@ -192,8 +195,7 @@ class InputSplitting:
         def bounded(children: Boxes) -> Judgement:
             nonlocal count
             count += len(children)
-            ends = children.lower, children.upper, children.clause
-            return judge(children, self.bounder.lines(*ends, method), self.clips)
+            return self._judged(children, method)
 
         try:
             with until(start + 2 * seconds):
@@ -202,6 +204,25 @@ class InputSplitting:
             return Estimate(method, math.inf, math.inf)
         per_box = (time.monotonic() - start) / max(count, 1)
         return Estimate(method, per_box * mean_size(sizes), per_box * typical_size(sizes))
+
+    def _judged(self, boxes: Boxes, method: str) -> Judgement:
+        ends = boxes.lower, boxes.upper, boxes.clause
+        return judge(boxes, self.bounder.lines(*ends, method), self.clips)
+
+    def _locally_best(self, seconds: float) -> str:
+        """The method that raises the bounds of the worst boxes furthest in the same time; the
+        tightest one if that cannot be told in some seconds."""
+        best = self.methods[-1]
+        boxes = self.pool.worst(WORST)
+        for method in reversed(self.methods[:-1]):
+            tight, cheap = (partial(self._judged, method=name) for name in (best, method))
+            try:
+                with until(time.monotonic() + len(self.methods) * seconds):
+                    if pays_to_split(boxes, tight, cheap):
+                        best = method
+            except BoundlabError:
+                continue
+        return best
 
     def refute(self, clause: int) -> None:
         """Another search has shown that a clause has no counterexample: its open boxes count as

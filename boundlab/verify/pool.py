@@ -31,9 +31,16 @@ class Pool:
 
     def pick(self, count: int) -> Boxes:
         """Take out the boxes with the least bounds."""
+        return self._taken(self._worst(count))
+
+    def worst(self, count: int) -> Boxes:
+        """The boxes with the least bounds; they stay."""
+        return self.boxes.take(self._worst(count))
+
+    def _worst(self, count: int) -> Tensor:
         if count >= len(self):
-            return self._taken(torch.arange(len(self)))
-        return self._taken(torch.topk(self.boxes.bound, count, largest=False).indices)
+            return torch.arange(len(self))
+        return torch.topk(self.boxes.bound, count, largest=False).indices
 
     def draw(self, count: int, generator: torch.Generator) -> Boxes:
         """Boxes at random, some perhaps several times; they stay."""

