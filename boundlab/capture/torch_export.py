@@ -27,7 +27,14 @@ from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.outputs import returning_plain
 from boundlab.capture.simplify import simplify
-from boundlab.compat.private import any_free_size, is_fake, masks_as_given, pytree, quiet
+from boundlab.compat.private import (
+    any_free_size,
+    is_fake,
+    masks_as_given,
+    parts_uncompiled,
+    pytree,
+    quiet,
+)
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph
 
@@ -42,6 +49,12 @@ DERIVATIVES = (
 DERIVATIVES_INSIDE = (
     "the model seems to take derivatives inside (torch.func, torch.autograd.grad), which "
     "torch.export does not record: write them out by hand."
+)
+MAPPED = "inside of vmap"
+"""What torch.export of torch 2.6 says of models that use torch.func.vmap, as derivatives may."""
+MAPPED_INSIDE = (
+    "the model seems to take derivatives inside, or to use torch.func.vmap, which torch.export of "
+    "this version of torch does not record: write them out by hand, or use a newer version."
 )
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
@@ -254,7 +267,7 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
     around = (
-        masks_as_given(), quiet(), any_free_size(),
+        masks_as_given(), parts_uncompiled(), quiet(), any_free_size(),
         returning_plain(model), gradients_if_possible([model]),
     )  # fmt: skip
     with warnings.catch_warnings(), ExitStack() as stack:
@@ -291,6 +304,8 @@ def _explain(error: Exception) -> str:
         )
     if any(trace in str(error) for trace in DERIVATIVES):
         return DERIVATIVES_INSIDE
+    if MAPPED in str(error):
+        return MAPPED_INSIDE
     return f"the model runs, but torch.export cannot read it: {kind}: {text}."
 
 
