@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import traceback
 import types
 import warnings
 from collections.abc import Callable
@@ -46,6 +47,8 @@ DERIVATIVES = (
     "fake tensor in the exported program constant's list",
 )
 """What torch.export says of models that take derivatives."""
+DERIVATIVES_AT = "_free_unbacked_symbols_with_path"
+"""The function in which torch.export of torch 2.10 fails on them, without a word."""
 DERIVATIVES_INSIDE = (
     "the model seems to take derivatives inside (torch.func, torch.autograd.grad), which "
     "torch.export does not record: write them out by hand."
@@ -302,7 +305,8 @@ def _explain(error: Exception) -> str:
             f"control flow){_last_frame(error)}. "
             "Write the choice with torch.where, or fix it with a Python argument."
         )
-    if any(trace in str(error) for trace in DERIVATIVES):
+    innermost = traceback.extract_tb(error.__traceback__)[-1].name
+    if innermost == DERIVATIVES_AT or any(trace in str(error) for trace in DERIVATIVES):
         return DERIVATIVES_INSIDE
     if MAPPED in str(error):
         return MAPPED_INSIDE

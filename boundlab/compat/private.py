@@ -24,6 +24,7 @@ from torch._export import utils as _export_utils
 from torch._ops import OpOverload
 from torch._subclasses import fake_impls as _fake_impls
 from torch._subclasses import fake_tensor as _fake_tensor
+from torch.compiler import set_stance
 from torch.export import _trace
 from torch.fx.experimental import _config as _symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -230,26 +231,28 @@ def _as_said(mask: Tensor | None, is_causal: bool | None = None, size: int | Non
 
 
 def free_sizes_computed() -> AbstractContextManager[None]:
-    """Operators that are called by hand on values of tracing, with free sizes. In torch 2.6 some of
-    them (matmul) know free sizes only in their forms in Python, which are taken within this
-    context. torch 2.10 needs nothing.
+    """Operators that are called by hand on values of tracing, with free sizes. In torch 2.6 and
+    2.10 some of them (matmul) know free sizes only in their forms in Python, which are taken within
+    this context. torch 2.13 needs nothing.
 
     Without it no products of complex values could be captured there for any batch size.
     """
-    if VERSION >= (2, 10):
+    if VERSION >= (2, 13):
         return nullcontext()
     found: AbstractContextManager[None] = enable_python_dispatcher()
     return found
 
 
-def parts_uncompiled() -> AbstractContextManager[None]:
+@contextmanager
+def parts_uncompiled() -> Iterator[None]:
     """What torch.compile has wrapped inside of a model is traced as if it were not.
 
-    Needed up to torch 2.12 at most; later ones do so by themselves in torch.export. Without it
-    models with compiled parts would be refused there.
+    torch 2.6 refuses compiled parts in torch.export unless told so by this private option, torch
+    2.10 compiles them there, and fails; for newer ones it changes nothing. Without it models with
+    compiled parts would be refused by these.
     """
-    found: AbstractContextManager[None] = _dynamo.patch(error_on_nested_fx_trace=False)
-    return found
+    with set_stance("force_eager"), _dynamo.patch(error_on_nested_fx_trace=False):
+        yield
 
 
 def operators_listed_once() -> AbstractContextManager[None]:

@@ -359,7 +359,7 @@ def test_operators_of_a_call_can_be_counted():
 
 def test_traced_modules_are_told_from_scripted_ones() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
         scripted = torch.jit.script(nn.Linear(2, 2))
     assert private.is_traced(traced) and not private.is_traced(scripted)
