@@ -2,14 +2,17 @@
 # make test   style, types and tests
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
+# make matrix   the tests on several versions of torch and Python, in environments in matrix/ (hours)
 # make house   how the code reads, in numbers, and where it misses its aims
 # make fuzz   tens of thousands of random graphs (about an hour)
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 DATA ?= data
+MATRIX ?= matrix
+VERSIONS ?=
 
-.PHONY: demo test lint house fuzz docs benchmarks data clean
+.PHONY: demo test lint matrix house fuzz docs benchmarks data clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -27,6 +30,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/house.py --check
+
+matrix: $(READY)
+	$(BIN)/python scripts/matrix.py $(MATRIX) $(VERSIONS)
 
 house: $(READY)
 	$(BIN)/python scripts/house.py --places

@@ -16,11 +16,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.helpers import versions
 from tests.helpers.data import NEIGHBOURS, TREES, write_mnist
 
 torch.set_num_threads(1)
 gc.set_threshold(20_000, 10, 10)
 torch._ops.Callable = typing.Callable  # type: ignore[assignment]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        reason = versions.reason(item.nodeid)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_collection_finish() -> None:

@@ -15,20 +15,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
-from torch.utils.backend_registration import (
-    _DummyBackendModule,
-    _setup_privateuseone_for_python_backend,
-)
+from torch.utils import backend_registration
 
 import boundlab
+
+if not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
+    pytest.skip("this torch has no devices that are written in Python", allow_module_level=True)
 
 NAME = "otherdevice"
 
 
-class _Module(_DummyBackendModule):
+class _Module(backend_registration._DummyBackendModule):
     """What torch asks of ``torch.otherdevice``: its random numbers are the host's."""
 
     def get_rng_state(self, device: Any = None) -> Tensor:
@@ -38,7 +39,7 @@ class _Module(_DummyBackendModule):
         torch.set_rng_state(state)
 
 
-_setup_privateuseone_for_python_backend(NAME, _Module())
+backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
 DEVICE = torch.device(NAME, 0)
 HOST = torch.device("cpu")
 

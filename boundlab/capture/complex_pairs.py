@@ -21,7 +21,7 @@ from boundlab.capture.complex_rows import find_row
 from boundlab.capture.complex_writer import Pair, Writer, is_complex, tensors_of
 from boundlab.capture.fx_reader import origin
 from boundlab.capture.simplify import VIEWS
-from boundlab.compat.private import any_free_size
+from boundlab.compat.private import any_free_size, free_sizes_computed
 from boundlab.errors import BoundlabError, CaptureError, UnsupportedOperator
 from boundlab.graph.graph import op_name
 from boundlab.rules.registry import aten
@@ -37,7 +37,7 @@ def as_pairs(program: ExportedProgram) -> ExportedProgram:
     if not any(map(is_complex, program.graph.nodes)):
         return program
     writer, renamed = Writer(program), dict[str, str]()
-    with torch.no_grad(), any_free_size():
+    with torch.no_grad(), any_free_size(), free_sizes_computed():
         for node in _moving(program):
             if node.target in VIEWS:  # parts lie in memory otherwise than their pair
                 node.target = aten.reshape.default

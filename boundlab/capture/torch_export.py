@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import traceback
 import types
 import warnings
 from collections.abc import Callable
@@ -27,7 +28,14 @@ from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.outputs import returning_plain
 from boundlab.capture.simplify import simplify
-from boundlab.compat.private import any_free_size, is_fake, masks_as_given, pytree, quiet
+from boundlab.compat.private import (
+    any_free_size,
+    is_fake,
+    masks_as_given,
+    parts_uncompiled,
+    pytree,
+    quiet,
+)
 from boundlab.errors import ArgumentError, CaptureError, MixedSamples
 from boundlab.graph.graph import Graph
 
@@ -39,9 +47,17 @@ DERIVATIVES = (
     "fake tensor in the exported program constant's list",
 )
 """What torch.export says of models that take derivatives."""
+DERIVATIVES_AT = "_free_unbacked_symbols_with_path"
+"""The function in which torch.export of torch 2.10 fails on them, without a word."""
 DERIVATIVES_INSIDE = (
     "the model seems to take derivatives inside (torch.func, torch.autograd.grad), which "
     "torch.export does not record: write them out by hand."
+)
+MAPPED = "inside of vmap"
+"""What torch.export of torch 2.6 says of models that use torch.func.vmap, as derivatives may."""
+MAPPED_INSIDE = (
+    "the model seems to take derivatives inside, or to use torch.func.vmap, which torch.export of "
+    "this version of torch does not record: write them out by hand, or use a newer version."
 )
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
@@ -254,7 +270,7 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
     around = (
-        masks_as_given(), quiet(), any_free_size(),
+        masks_as_given(), parts_uncompiled(), quiet(), any_free_size(),
         returning_plain(model), gradients_if_possible([model]),
     )  # fmt: skip
     with warnings.catch_warnings(), ExitStack() as stack:
@@ -289,8 +305,11 @@ def _explain(error: Exception) -> str:
             f"control flow){_last_frame(error)}. "
             "Write the choice with torch.where, or fix it with a Python argument."
         )
-    if any(trace in str(error) for trace in DERIVATIVES):
+    innermost = traceback.extract_tb(error.__traceback__)[-1].name
+    if innermost == DERIVATIVES_AT or any(trace in str(error) for trace in DERIVATIVES):
         return DERIVATIVES_INSIDE
+    if MAPPED in str(error):
+        return MAPPED_INSIDE
     return f"the model runs, but torch.export cannot read it: {kind}: {text}."
 
 

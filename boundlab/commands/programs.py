@@ -255,9 +255,10 @@ FUNCTIONS = re.compile(
     r"|(Float|Int)TrueDiv|(Ceil|Floor|Round|Trunc)ToInt|TruncToFloat|RoundDecimal|ToFloat"
     r"|Identity|IsNonOverlappingAndDenseIndicator|max|min|abs|int|float"
 )
-SYMBOLS = re.compile(r"L|true|false|oo|int_oo|[a-z]+\d+", re.ASCII)
+SYMBOLS = re.compile(r"L|torch|true|false|oo|int_oo|[a-z]+\d+", re.ASCII)
 WORDS = re.compile(r"\w+|[-+.\de]+", re.ASCII)
-ATTRIBUTES = ("size", "stride", "storage_offset")
+ATTRIBUTES = ("size", "stride", "storage_offset", "sym_max", "sym_min")
+"""Of arguments, and of torch: guards of torch 2.15 have ``torch.sym_max(1, L['x'].size()[1])``."""
 GRAMMAR = (
     ast.Expression, ast.Constant, ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.keyword,
     ast.expr_context, ast.BinOp, ast.UnaryOp,

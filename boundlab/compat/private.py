@@ -11,27 +11,35 @@ import builtins
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sympy
 import torch
 from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo import config as _dynamo
 from torch._export import utils as _export_utils
 from torch._ops import OpOverload
+from torch._subclasses import fake_impls as _fake_impls
 from torch._subclasses import fake_tensor as _fake_tensor
+from torch.compiler import set_stance
 from torch.export import _trace
 from torch.fx.experimental import _config as _symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.modules import transformer as _transformer
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
     "OpOverload",
     "TorchDispatchMode",
     "any_free_size",
     "backward_pass",
+    "free_sizes_computed",
     "guards",
     "is_fake",
     "is_traced",
@@ -40,6 +48,7 @@ __all__ = [
     "operators_listed_once",
     "own_buffers",
     "own_parameters",
+    "parts_uncompiled",
     "pytree",
     "qualified_name",
     "quiet",
@@ -47,6 +56,9 @@ __all__ = [
     "version",
     "will_execute",
 ]
+
+VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])
+"""That of torch, without its last number."""
 
 # ``pytree``: torch.export describes the inputs and outputs of a program by trees of this module, so
 # arguments have to be taken apart by the same one. Without it no model with nested inputs or
@@ -145,10 +157,39 @@ def any_free_size() -> AbstractContextManager[None]:
     by itself takes it for granted that free sizes are 2 or more; without this a batch of one could
     be given bounds of something else than the model computes.
     """
+    if not hasattr(_symbolic_shapes, "backed_size_oblivious"):  # torch 2.6
+        return _any_free_size_of_torch_2_6()
     found: AbstractContextManager[None] = _symbolic_shapes.patch(  # type: ignore[attr-defined]
         backed_size_oblivious=True
     )
     return found
+
+
+@contextmanager
+def _any_free_size_of_torch_2_6() -> Iterator[None]:
+    """torch 2.6 has no such setting: sizes are created as later versions create them under it. No 0
+    or 1 is excluded, and what torch's own functions ask about sizes only to choose a way of
+    computing (``size_like``) is answered as if they were 2 or more. Fourier transforms of real
+    values, which it refuses for free sizes because it is not sure of their order in memory, are
+    traced: graphs here do not depend on that order."""
+    create_sizes = ShapeEnv._produce_dyn_sizes_from_int_tuple
+
+    def created(self: Any, *args: Any, **kwargs: Any) -> list[sympy.Expr]:
+        sizes = create_sizes(self, *args, **kwargs)
+        self.size_like.update(size for size in sizes if isinstance(size, sympy.Symbol))
+        return sizes
+
+    checks = [
+        check
+        for check in _fake_impls.op_implementations_checks
+        if check[0] is not _fake_impls.stride_incorrect_op
+    ]
+    with (
+        _replaced(_fake_tensor, "op_implementations_checks", checks),
+        _replaced(ShapeEnv, "_default_value_range", lambda _: ValueRanges(0, int_oo)),
+        _replaced(ShapeEnv, "_produce_dyn_sizes_from_int_tuple", created),
+    ):
+        yield
 
 
 _patching = threading.Lock()
@@ -157,8 +198,9 @@ _patched: dict[str, list[Any]] = {}
 
 
 @contextmanager
-def _replaced(module: Any, name: str, other: Callable[..., object]) -> Iterator[None]:
-    """Replace a function of torch for all threads; it is put back when the last context ends."""
+def _replaced(module: Any, name: str, other: object) -> Iterator[None]:
+    """Replace a name of a module or class of torch for all threads; it is put back when the last
+    context ends."""
     with _patching:
         originals = _patched.setdefault(name, [])
         found = originals[0] if originals else vars(module).get(name) or vars(builtins)[name]
@@ -186,6 +228,31 @@ def masks_as_given() -> AbstractContextManager[None]:
 
 def _as_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     return is_causal is True
+
+
+def free_sizes_computed() -> AbstractContextManager[None]:
+    """Operators that are called by hand on values of tracing, with free sizes. In torch 2.6 and
+    2.10 some of them (matmul) know free sizes only in their forms in Python, which are taken within
+    this context. torch 2.13 needs nothing.
+
+    Without it no products of complex values could be captured there for any batch size.
+    """
+    if VERSION >= (2, 13):
+        return nullcontext()
+    found: AbstractContextManager[None] = enable_python_dispatcher()
+    return found
+
+
+@contextmanager
+def parts_uncompiled() -> Iterator[None]:
+    """What torch.compile has wrapped inside of a model is traced as if it were not.
+
+    torch 2.6 refuses compiled parts in torch.export unless told so by this private option, torch
+    2.10 compiles them there, and fails; for newer ones it changes nothing. Without it models with
+    compiled parts would be refused by these.
+    """
+    with set_stance("force_eager"), _dynamo.patch(error_on_nested_fx_trace=False):
+        yield
 
 
 def operators_listed_once() -> AbstractContextManager[None]:
@@ -217,7 +284,11 @@ def quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+LOGGERS = (
+    "torch._subclasses.fake_tensor",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.fx.experimental.recording",  # torch 2.6
+)
 
 
 def _unheard(*_: object, **__: object) -> None:

@@ -160,7 +160,7 @@ def quantised() -> nn.Module:
 
 def scripted(make: Callable[[nn.Module], nn.Module]) -> nn.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         return make(mlp())
 
 

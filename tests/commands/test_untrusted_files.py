@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from boundlab.cli import main
+from boundlab.commands import programs
 from boundlab.commands.loading import load_net
 from boundlab.commands.programs import load_program
 
@@ -137,6 +138,14 @@ def test_guards_survive(folder: Path) -> None:
     assert program.module()(torch.ones(8, 6), torch.ones(8, 3)).tolist() == [[7.0, 7.0]] * 8
     with pytest.raises(AssertionError, match="Guard failed"):
         program.module()(torch.ones(8, 4), torch.ones(8, 3))
+
+
+def test_guards_of_torch_2_15() -> None:
+    guard = "torch.sym_max(1, L['x'].size()[1] // 2) == 3"
+    assert programs._expression(guard) == guard
+    for other in ("torch.load('x')", "torch('x')", "torch.os.system('x')", "torch.sym_sum([1])"):
+        with pytest.raises(programs._NotPlain):
+            programs._expression(other)
 
 
 def test_sizes_that_depend_on_others(folder: Path) -> None:

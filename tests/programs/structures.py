@@ -76,13 +76,13 @@ def plain() -> nn.Module:
 
 def scripted() -> nn.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         return torch.jit.script(plain())
 
 
 def traced() -> nn.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         return torch.jit.trace(plain(), torch.zeros(2, 4))
 
 

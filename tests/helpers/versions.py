@@ -1,0 +1,50 @@
+"""Tests that some versions of torch cannot run, and why."""
+
+from __future__ import annotations
+
+from boundlab.compat.private import VERSION
+
+MAPS = "torch.export of torch 2.6 does not record vmap"
+TRANSFORMS = "the gradient of irfft fails in torch 2.6 itself (MKL)"
+PROGRAMS = "torch 2.6 saves programs in a format that load_program refuses"
+
+SAVED = (
+    "test_programs_of_friends_are_the_same",
+    "test_guards_survive",
+    "test_sizes_that_depend_on_others",
+    "test_pickles_in_programs",
+    "test_strange_paths",
+    "test_a_second_archive_behind_the_first",
+    "test_programs_of_old_versions",
+    "test_code_in_graphs",
+    "test_notes_on_nodes_are_text",
+    "test_plain_weights_of_torch_2_8",
+    "test_texts_that_end_their_quotes",
+    "test_messages_of_asserts",
+    "test_compressed_members",
+    "test_exported_program",
+)
+"""Tests of programs saved with torch.export.save."""
+
+CONSTANTS = "compat/test_private.py::test_constants_without_values_are_left_in_programs"
+IN_2_6 = {
+    **{f"::{name}": PROGRAMS for name in SAVED},
+    CONSTANTS: MAPS,
+    "[linear of variables": MAPS,
+    "[hypernetwork-vmap": MAPS,
+    "capture/test_complex.py::test_bounds_hold[irfft]": TRANSFORMS,
+}
+"""Part of a test's name -> why torch 2.6 cannot run it."""
+IN_2_10 = {CONSTANTS: "torch.export of torch 2.10 fails on models that take derivatives"}
+"""The same for torch 2.10."""
+
+
+def reason(name: str) -> str | None:
+    """Why this version of torch cannot run a test; None if it can. A version between those that are
+    tested counts as the one before it."""
+    table: dict[str, str] = {}
+    if VERSION < (2, 10):
+        table = IN_2_6
+    elif VERSION < (2, 13):
+        table = IN_2_10
+    return next((why for part, why in table.items() if part in name), None)
