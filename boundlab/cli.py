@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -31,7 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     after Ctrl-C."""
     gc.freeze()  # what imports made stays: never look through it again
     try:
-        options = _parser().parse_args(argv, argparse.Namespace(begun=beginning(argv)))
+        given = shlex.join(["boundlab", *(sys.argv[1:] if argv is None else argv)])
+        known = argparse.Namespace(begun=beginning(argv), given=given)
+        options = _parser().parse_args(argv, known)
     except SystemExit as end:  # argparse has printed help, the version or what is wrong
         return int(end.code or 0)
     command: Callable[[argparse.Namespace], None] = options.command

@@ -15,7 +15,7 @@ from torch import Tensor
 from boundlab.attacks import Attack
 from boundlab.commands import competition
 from boundlab.commands.competition import SAT, TIMEOUT, UNKNOWN, UNSAT, counterexample_text
-from boundlab.commands.outcomes import Outcome
+from boundlab.commands.outcomes import Outcome, stages_text
 from boundlab.commands.threads import set_threads
 from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.onnx.checking import run, session
@@ -48,7 +48,8 @@ class Answer:
             return Outcome(self.word, seconds, error=self.note)
         bound = verdict.bound if math.isfinite(verdict.bound) else None
         stage = verdict.stages[-1].name if verdict.stages else ""
-        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note)
+        spent = stages_text((one.name, one.seconds) for one in verdict.stages)
+        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note, spent)
 
     def __str__(self) -> str:
         parts = [self.word, self.note]

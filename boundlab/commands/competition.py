@@ -21,6 +21,7 @@ from boundlab.errors import ArgumentError
 
 UNSAT, SAT, UNKNOWN, TIMEOUT, ERROR = "unsat", "sat", "unknown", "timeout", "error"
 WORDS = (UNSAT, SAT, UNKNOWN, TIMEOUT, ERROR)
+DECIDED = (UNSAT, SAT)
 ENTRY = re.compile(r"\(\s*([XY])_(\d+)\s+([^\s()]+)\s*\)")
 
 

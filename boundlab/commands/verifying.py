@@ -15,9 +15,13 @@ from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
 from boundlab.commands.competition import ERROR, read_instances, result_text
 from boundlab.commands.limits import is_about_memory, limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
+from boundlab.commands.sweep_report import sweep_page
+from boundlab.commands.sweeps import how_made, sweep_of
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
 from boundlab.storage.files import write_atomically
 from boundlab.verify.portfolio import TIMEOUT
+
+REPORT = "report.html"
 
 
 def add_command(commands: Commands) -> None:
@@ -106,7 +110,11 @@ def _list(options: argparse.Namespace) -> None:
     plan = Plan(
         instances, path.parent, options.output, options.jobs, options.threads, options.memory
     )
-    held = OutcomeFile.open(plan.output / RESULTS, options.resume)
+    results, report = plan.output / RESULTS, plan.output / REPORT
+    if report.exists() and not results.exists():
+        raise ArgumentError(f"{report} is of something else: give another --output")
+    held = OutcomeFile.open(results, options.resume)
+    made = how_made(options.given, path)
     console = Console()
     name = path.resolve().parent.name
     try:
@@ -114,7 +122,9 @@ def _list(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         console.print(summary(instances, held, name))
         console.print("The same command with --resume goes on from there.")
+        write_atomically(report, sweep_page(sweep_of(plan, held, name, made)))
         raise
     console.print(summary(instances, held, name))
-    results = plan.output / RESULTS
-    console.print(f"Results: {results}", soft_wrap=True, markup=False, highlight=False)
+    write_atomically(report, sweep_page(sweep_of(plan, held, name, made)))
+    for what, written in (("Results", results), ("Report", report)):
+        console.print(f"{what}: {written}", soft_wrap=True, markup=False, highlight=False)
