@@ -1,5 +1,5 @@
-"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``, ``train``,
-``evaluate``, ``flatness``, ``words`` and ``ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``,
+``compare``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from boundlab.commands import (
     attacking,
     certifying,
+    comparing,
     flatness,
     operators,
     radii,
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     attacking.add_command(commands)
     radii.add_command(commands)
     verifying.add_command(commands)
+    comparing.add_command(commands)
     training.add_commands(commands)
     flatness.add_command(commands)
     words.add_command(commands)

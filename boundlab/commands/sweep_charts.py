@@ -153,7 +153,7 @@ def scatter(points: Sequence[Point], across: str, up: str) -> str:
     right, top = inner + 22, 22
     parts.append(f'<line class="open" x1="{right}" x2="{right}" y1="44" y2="{bottom}"/>')
     parts.append(f'<line class="open" x1="{LEFT}" x2="{inner}" y1="{top}" y2="{top}"/>')
-    parts.append(_text(right, bottom + 17, "open"))
+    parts.append(_text(right, 36, "open"))
     parts.append(_text(LEFT - 8, top + 4, "open", "end"))
     for one in points:
         x, y = float(right), float(top)
