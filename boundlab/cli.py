@@ -1,5 +1,5 @@
 """The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``,
-``compare``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
+``compare``, ``supports``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from boundlab.commands import (
     flatness,
     operators,
     radii,
+    supports,
     training,
     verifying,
     words,
@@ -80,13 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="boundlab", description="Provable bounds on the outputs of PyTorch models."
     )
-    parser.add_argument("--version", action="version", version=f"boundlab {VERSION}")
+    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--name", action="version", version="boundlab", help="print the name")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     certifying.add_commands(commands)
     attacking.add_command(commands)
     radii.add_command(commands)
     verifying.add_command(commands)
     comparing.add_command(commands)
+    supports.add_command(commands)
     training.add_commands(commands)
     flatness.add_command(commands)
     words.add_command(commands)

@@ -288,9 +288,14 @@ def _margins(sweep: Sweep) -> str:
 
 def _name(one: Entry) -> str:
     """An instance by its set and its files."""
+    instance = one.instance
+    networks = " + ".join(_behind(path, "onnx") for path in instance.networks.values())
     network, prop = (
-        f'<span title="{escape(path)}">{escape(_behind(path, folder))}</span>'
-        for path, folder in ((one.instance.onnx, "onnx"), (one.instance.vnnlib, "vnnlib"))
+        f'<span title="{escape(path)}">{escape(shown)}</span>'
+        for path, shown in (
+            (instance.onnx, networks),
+            (instance.vnnlib, _behind(instance.vnnlib, "vnnlib")),
+        )
     )
     of_set = ""
     if one.instance.set:
