@@ -1,20 +1,23 @@
-"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``, ``train``,
-``evaluate``, ``flatness``, ``words`` and ``ops``."""
+"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``,
+``compare``, ``supports``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
 import argparse
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Callable
 
 from boundlab.commands import (
     attacking,
     certifying,
+    comparing,
     flatness,
     operators,
     radii,
+    supports,
     training,
     verifying,
     words,
@@ -31,7 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     after Ctrl-C."""
     gc.freeze()  # what imports made stays: never look through it again
     try:
-        options = _parser().parse_args(argv, argparse.Namespace(begun=beginning(argv)))
+        given = shlex.join(["boundlab", *(sys.argv[1:] if argv is None else argv)])
+        known = argparse.Namespace(begun=beginning(argv), given=given)
+        options = _parser().parse_args(argv, known)
     except SystemExit as end:  # argparse has printed help, the version or what is wrong
         return int(end.code or 0)
     command: Callable[[argparse.Namespace], None] = options.command
@@ -76,12 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="boundlab", description="Provable bounds on the outputs of PyTorch models."
     )
-    parser.add_argument("--version", action="version", version=f"boundlab {VERSION}")
+    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--name", action="version", version="boundlab", help="print the name")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     certifying.add_commands(commands)
     attacking.add_command(commands)
     radii.add_command(commands)
     verifying.add_command(commands)
+    comparing.add_command(commands)
+    supports.add_command(commands)
     training.add_commands(commands)
     flatness.add_command(commands)
     words.add_command(commands)

@@ -47,7 +47,7 @@ def test_version_and_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "boundlab", "--version"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == f"boundlab {bl.__version__}"
+    assert done.stdout.strip() == bl.__version__
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from boundlab.attacks import Attack
 from boundlab.commands import competition
 from boundlab.commands.competition import SAT, TIMEOUT, UNKNOWN, UNSAT, counterexample_text
-from boundlab.commands.outcomes import Outcome
+from boundlab.commands.outcomes import Outcome, stages_text
 from boundlab.commands.threads import set_threads
 from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.onnx.checking import run, session
@@ -26,21 +27,52 @@ from boundlab.verify.verdict import HOLDS, VIOLATED
 from boundlab.verify.verdict import UNKNOWN as OPEN
 
 
+class Subject(Protocol):
+    """What is verified: a model and a property of it."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def prop(self) -> Property: ...
+
+    def outputs_elsewhere(self, x: Tensor) -> Tensor:
+        """onnxruntime's outputs at a flat input (1, inputs), (1, outputs) in double precision."""
+
+    def text(self, x: Tensor, y: Tensor) -> str:
+        """A counterexample as files have it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A network and a property of it, as the competition asks. network: its file."""
+
+    model: OnnxModel
+    prop: Property
+    network: Path
+
+    def outputs_elsewhere(self, x: Tensor) -> Tensor:
+        outputs = run(session(self.network), [x], self.model.inputs)
+        return torch.cat([one.reshape(1, -1).double() for one in outputs], 1)
+
+    def text(self, x: Tensor, y: Tensor) -> str:
+        return counterexample_text(x, y)
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A verdict and the competition's word for it. note: what else there is to say of it."""
+    """A verdict and the competition's word for it. note: what else there is to say of it; example:
+    the counterexample as files have it."""
 
     word: str
     verdict: Verdict | None = None
     note: str = ""
+    example: str = ""
 
     @property
     def result(self) -> str:
         """The content of the result file."""
-        found = None if self.verdict is None else self.verdict.counterexample
-        if found is None:
-            return competition.result_text(self.word)
-        return competition.result_text(self.word, counterexample_text(found.inputs, found.outputs))
+        return competition.result_text(self.word, self.example)
 
     def outcome(self, seconds: float) -> Outcome:
         verdict = self.verdict
@@ -48,7 +80,8 @@ class Answer:
             return Outcome(self.word, seconds, error=self.note)
         bound = verdict.bound if math.isfinite(verdict.bound) else None
         stage = verdict.stages[-1].name if verdict.stages else ""
-        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note)
+        spent = stages_text((one.name, one.seconds) for one in verdict.stages)
+        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note, spent)
 
     def __str__(self) -> str:
         parts = [self.word, self.note]
@@ -59,40 +92,43 @@ class Answer:
 
 def answer(network: Path, prop: Path, deadline: float, threads: int | None = None) -> Answer:
     """The answer to an instance until a time of the monotonic clock, or until Ctrl-C."""
+    load = lambda: Asked(load_onnx(network), load_vnnlib(prop), network)
+    return answer_to(load, deadline, threads)
+
+
+def answer_to(load: Callable[[], Subject], deadline: float, threads: int | None = None) -> Answer:
+    """The answer to what is loaded, the time for that included."""
     try:
-        model, wanted = load_onnx(network), load_vnnlib(prop)
-        set_threads(model, threads)
+        subject = load()
+        set_threads(subject.model, threads)
     except KeyboardInterrupt:
         return Answer(UNKNOWN, note="interrupted while the files were read")
     left = deadline - time.monotonic()
     if left <= 0:
         return Answer(TIMEOUT, note="the time was not enough to read the files")
-    verdict = verify(model, wanted, timeout=left)
+    verdict = verify(subject.model, subject.prop, timeout=left)
     if verdict.status == HOLDS:
         return Answer(UNSAT, verdict)
     if verdict.counterexample is not None:
-        return replayed(Answer(SAT, verdict), model, wanted, network)
+        return replayed(verdict, verdict.counterexample, subject)
     ran_out = time.monotonic() >= deadline
     return Answer(TIMEOUT if ran_out else UNKNOWN, verdict)
 
 
-def replayed(given: Answer, model: OnnxModel, prop: Property, network: Path) -> Answer:
-    """The answer after its counterexample was replayed with onnxruntime, if that is installed: not
-    decided if there it is none."""
-    verdict = given.verdict
-    if verdict is None or verdict.counterexample is None:
-        return given
+def replayed(verdict: Verdict, found: Attack, subject: Subject) -> Answer:
+    """The answer that a counterexample gives, after it was replayed with onnxruntime, if that is
+    installed: not decided if there it is none."""
     assert verdict.status == VIOLATED
+    given = Answer(SAT, verdict, example=subject.text(found.inputs, found.outputs))
     if importlib.util.find_spec("onnxruntime") is None:
         return given
-    found = verdict.counterexample
     try:
-        outputs = outputs_elsewhere(found, model, session(network))
+        x = found.inputs.detach().cpu().reshape(1, -1).to(subject.model.inputs[0].dtype)
+        outputs = subject.outputs_elsewhere(x)
     except Exception as error:  # onnxruntime has types of its own
         text = " ".join(str(error).split())[:300]
         return replace(given, note=f"onnxruntime could not replay the counterexample: {text}")
-    x = found.inputs.reshape(1, -1)
-    if bool(prop.violated(x, outputs).all()):
+    if bool(subject.prop.violated(found.inputs.reshape(1, -1), outputs).all()):
         return given
     apart = float((outputs - found.outputs.reshape(1, -1).double()).abs().max())
     note = (
@@ -100,10 +136,3 @@ def replayed(given: Answer, model: OnnxModel, prop: Property, network: Path) -> 
         f"{apart:.3g}: not decided"
     )
     return Answer(UNKNOWN, replace(verdict, status=OPEN, counterexample=None), note)
-
-
-def outputs_elsewhere(found: Attack, model: OnnxModel, other: Any) -> Tensor:
-    """onnxruntime's outputs at a counterexample, (1, outputs) in double precision."""
-    x = found.inputs.detach().cpu().reshape(1, -1).to(model.inputs[0].dtype)
-    outputs = run(other, [x], model.inputs)
-    return torch.cat([one.reshape(1, -1).double() for one in outputs], 1)

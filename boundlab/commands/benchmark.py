@@ -43,7 +43,14 @@ class Plan:
     def command(self, instance: Instance, task: Path) -> tuple[str, ...]:
         """What a fresh process is to do; task: the folder for its files."""
         found = [sys.executable, "-m", "boundlab", "verify"]
-        found += [str(find_file(self.folder, one)) for one in (instance.onnx, instance.vnnlib)]
+        files = {name: str(find_file(self.folder, one)) for name, one in instance.networks.items()}
+        prop = str(find_file(self.folder, instance.vnnlib))
+        if "" in files:
+            found += [files[""], prop]
+        else:
+            found.append(prop)
+            for name, file in files.items():
+                found += ["--network", f"{name}={file}"]
         found += ["--timeout", repr(instance.timeout)]
         found += ["--result", str(task / "result.txt"), "--json", str(task / "outcome.json")]
         threads = self.threads

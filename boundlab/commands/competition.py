@@ -7,6 +7,7 @@ violated; ``unsat``: nothing does, so it holds.
 
 from __future__ import annotations
 
+import ast
 import csv
 import math
 import re
@@ -21,6 +22,7 @@ from boundlab.errors import ArgumentError
 
 UNSAT, SAT, UNKNOWN, TIMEOUT, ERROR = "unsat", "sat", "unknown", "timeout", "error"
 WORDS = (UNSAT, SAT, UNKNOWN, TIMEOUT, ERROR)
+DECIDED = (UNSAT, SAT)
 ENTRY = re.compile(r"\(\s*([XY])_(\d+)\s+([^\s()]+)\s*\)")
 
 
@@ -68,17 +70,38 @@ class Instance:
     timeout: float
 
     @property
+    def networks(self) -> dict[str, str]:
+        """The files of its networks by their names in the property (:func:`named_networks`)."""
+        return named_networks(self.onnx)
+
+    @property
     def name(self) -> str:
-        """Of a file about it: the names of both files."""
-        return "_".join(_stem(one) for one in (self.onnx, self.vnnlib))
+        """Of a file about it: the names of all files."""
+        return "_".join(_stem(one) for one in (*self.networks.values(), self.vnnlib))
 
     @property
     def set(self) -> str:
         """The set that it is of: the folder that holds the folder ``onnx``, ``acasxu`` of a path
         such as ``acasxu/onnx/net.onnx``; nothing if the list does not say."""
-        above = [part for part in Path(self.onnx).parts[:-1] if part.strip("./\\")]
+        first = next(iter(self.networks.values()))
+        above = [part for part in Path(first).parts[:-1] if part.strip("./\\")]
         place = above.index("onnx") if "onnx" in above else len(above) - 1
         return above[place - 1] if place > 0 else ""
+
+
+def named_networks(field: str) -> dict[str, str]:
+    """Networks of a field of a list: one file, without a name; or, where a property is about
+    several, the competition's ``[('f', 'onnx/a.onnx'), ('g', 'onnx/b.onnx')]``."""
+    if not field.lstrip().startswith("["):
+        return {"": field}
+    try:
+        pairs = ast.literal_eval(field.strip())
+        found = {str(name): str(path) for name, path in pairs}
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return {"": field}
+    if not found or len(found) != len(pairs):
+        return {"": field}
+    return found
 
 
 def read_instances(path: Path, timeout: float | None = None) -> tuple[Instance, ...]:

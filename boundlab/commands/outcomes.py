@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
-from boundlab.commands.competition import ERROR, WORDS, Instance
+from boundlab.commands.competition import DECIDED, ERROR, WORDS, Instance
 from boundlab.errors import ArgumentError, BoundlabError
 from boundlab.storage.files import write_atomically
 
@@ -19,7 +19,8 @@ from boundlab.storage.files import write_atomically
 class Outcome:
     """What is noted of an instance. status: the competition's word. seconds: of its process, with
     everything. stage: the one that decided, or was last at work. bound: how far from a proof the
-    search was; None if nothing was bounded. error: what went wrong, in words."""
+    search was; None if nothing was bounded. error: what went wrong, in words. stages: where the
+    time of the search went (:func:`stages_text`)."""
 
     status: str
     seconds: float
@@ -27,6 +28,16 @@ class Outcome:
     bound: float | None = None
     stage: str = ""
     error: str = ""
+    stages: str = ""
+
+    @property
+    def is_decided(self) -> bool:
+        return self.status in DECIDED
+
+    @property
+    def spent(self) -> Mapping[str, float]:
+        """Seconds of each stage, in the order in which they were first at work."""
+        return stage_seconds(self.stages)
 
     @staticmethod
     def failed(error: BaseException, seconds: float) -> Outcome:
@@ -54,14 +65,35 @@ class Outcome:
     @staticmethod
     def from_words(words: Sequence[str]) -> Outcome:
         """What :meth:`as_words` gave; ValueError for anything else."""
-        status, seconds, domains, bound, stage, error = words
+        status, seconds, domains, bound, stage, error, stages = words
         if status not in WORDS:
             raise ValueError(f"{status!r} is no status")
         known = float(bound) if bound else None
-        return Outcome(status, float(seconds), int(domains), known, stage, error)
+        stage_seconds(stages)
+        return Outcome(status, float(seconds), int(domains), known, stage, error, stages)
+
+
+def stages_text(stages: Iterable[tuple[str, float]]) -> str:
+    """Stages with their seconds, in words: ``attack 0.12; bounds 0.5``. A stage that was at work
+    several times is named once, with the sum."""
+    found: dict[str, float] = {}
+    for name, seconds in stages:
+        found[name] = found.get(name, 0.0) + seconds
+    return "; ".join(f"{name} {seconds:.4g}" for name, seconds in found.items())
+
+
+def stage_seconds(text: str) -> dict[str, float]:
+    """What :func:`stages_text` wrote; ValueError for anything else."""
+    found = {}
+    for part in text.split("; ") if text else ():
+        name, _, seconds = part.rpartition(" ")
+        found[name] = float(seconds)
+    return found
 
 
 HEADER = ["onnx", "vnnlib", *(field.name for field in fields(Outcome))]
+BEFORE = HEADER[:-1]
+"""The header of files that were written before stages were noted."""
 
 
 class OutcomeFile:
@@ -102,14 +134,18 @@ class OutcomeFile:
             raise ArgumentError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _read(self) -> None:
-        """What the file holds. A last line that was not written to its end is dropped."""
+        """What the file holds. A last line that was not written to its end is dropped; a file from
+        before stages were noted gets their column."""
         try:
             text = self.path.read_text(encoding="utf-8")
             whole = text[: text.rfind("\n") + 1]
             rows = list(csv.reader(io.StringIO(whole)))
-            if not rows or rows[0] != HEADER:
+            is_old = bool(rows) and rows[0] == BEFORE
+            if not is_old and (not rows or rows[0] != HEADER):
                 raise ValueError("its first line is another")
             for onnx, vnnlib, *words in rows[1:]:
+                if is_old:
+                    words = [*words, ""]
                 self._held[onnx, vnnlib] = Outcome.from_words(words)
         except OSError as error:
             raise ArgumentError(f"cannot read {self.path}: {error.strerror}") from error
@@ -118,6 +154,10 @@ class OutcomeFile:
                 f"{self.path} is no file of results of this version of boundlab ({error}): move it "
                 "away, or give another --output"
             ) from error
+        if is_old:
+            whole = _line(HEADER)
+            for names, outcome in self._held.items():
+                whole += _line([*names, *outcome.as_words()])
         if whole != text:
             write_atomically(self.path, whole)
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boundlab.commands.competition import ERROR, TIMEOUT, Instance
@@ -76,7 +76,7 @@ class Worker:
             left = Outcome.from_json(self.task.outcome.read_text())
         except (OSError, ValueError, TypeError):
             return Outcome(ERROR, seconds, error=self._how_it_ended())
-        return Outcome(left.status, seconds, left.domains, left.bound, left.stage, left.error)
+        return replace(left, seconds=seconds)
 
     def _how_it_ended(self) -> str:
         code = self.process.returncode

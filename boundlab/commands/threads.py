@@ -11,7 +11,7 @@ from torch import Tensor
 
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError
-from boundlab.onnx import OnnxModel
+from boundlab.onnx.checking import Loaded
 
 SAMPLES = 256
 """Inputs that are passed at once at most: about as many subdomains are bounded at once."""
@@ -23,7 +23,7 @@ GAIN = 0.75
 """The share of the time of one thread that more must stay below."""
 
 
-def set_threads(model: OnnxModel, threads: int | None) -> int:
+def set_threads(model: Loaded, threads: int | None) -> int:
     """Let torch use so many threads; if it is not said how many, one or all that there are,
     whichever passes this network faster. Returns how many."""
     if threads is None:
@@ -34,7 +34,7 @@ def set_threads(model: OnnxModel, threads: int | None) -> int:
     return threads
 
 
-def faster_threads(model: OnnxModel) -> int:
+def faster_threads(model: Loaded) -> int:
     """One thread, or all that torch would take if a forward and backward pass is clearly faster
     with them."""
     most = torch.get_num_threads()
@@ -54,12 +54,12 @@ def faster_threads(model: OnnxModel) -> int:
     return most if together < GAIN * alone else 1
 
 
-def _inputs(model: OnnxModel, samples: int) -> list[Tensor]:
+def _inputs(model: Loaded, samples: int) -> list[Tensor]:
     given = model.example(samples)
     return [x.requires_grad_() if x.is_floating_point() else x for x in given]
 
 
-def _usual_seconds(model: OnnxModel, inputs: Sequence[Tensor]) -> float:
+def _usual_seconds(model: Loaded, inputs: Sequence[Tensor]) -> float:
     """The median of some passes after one that does not count."""
     _pass_seconds(model, inputs)
     found: list[float] = []
@@ -68,7 +68,7 @@ def _usual_seconds(model: OnnxModel, inputs: Sequence[Tensor]) -> float:
     return statistics.median(found)
 
 
-def _pass_seconds(model: OnnxModel, inputs: Sequence[Tensor]) -> float:
+def _pass_seconds(model: Loaded, inputs: Sequence[Tensor]) -> float:
     start = time.perf_counter()
     leaves = pytree.tree_leaves(model(*inputs))
     total = sum(leaf.sum() for leaf in leaves if leaf.requires_grad)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from boundlab.commands.answers import answer
+from boundlab.commands import competition
+from boundlab.commands.answers import Answer, answer, answer_to
 from boundlab.commands.arguments import Commands, add_count
 from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
 from boundlab.commands.competition import ERROR, read_instances, result_text
 from boundlab.commands.limits import is_about_memory, limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
+from boundlab.commands.queries import load_query, networks_given
+from boundlab.commands.sweep_report import sweep_page
+from boundlab.commands.sweeps import how_made, sweep_of
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
 from boundlab.storage.files import write_atomically
 from boundlab.verify.portfolio import TIMEOUT
+
+REPORT = "report.html"
+STANDARD = {competition.TIMEOUT: "timed-out"}
+"""Words that the command line of VNN-LIB 2 has for the competition's."""
 
 
 def add_command(commands: Commands) -> None:
@@ -36,6 +46,16 @@ def add_command(commands: Commands) -> None:
     )
     add_path("network", "NET", "an ONNX file (.onnx, .onnx.gz)", nargs="?")
     add_path("property", "PROPERTY", "a VNN-LIB file (.vnnlib, .vnnlib.gz)", nargs="?")
+    parser.add_argument(
+        "--network",
+        dest="networks",
+        action="append",
+        metavar="NAME=FILE",
+        help=(
+            "as VNN-LIB 2 has it: the VNN-LIB file comes first and alone, its networks follow by "
+            "their names; once for each network that is not equal to another"
+        ),
+    )
     parser.add_argument(
         "--timeout",
         type=float,
@@ -66,21 +86,31 @@ def _verify(options: argparse.Namespace) -> None:
     if options.threads is not None and options.threads < 1:
         raise ArgumentError(f"--threads must be at least 1, not {options.threads}")
     single = (options.network, options.property)
-    if options.instances is not None:
+    if options.networks:
+        if options.network is None or (options.property, options.instances) != (None, None):
+            raise ArgumentError("--network takes the VNN-LIB file alone before it, and no list")
+        _one(options, lambda deadline: _to_query(options, deadline))
+    elif options.instances is not None:
         if single != (None, None) or options.output is None:
             raise ArgumentError("--instances takes --output DIR, and no network or property beside")
         _list(options)
     elif None in single:
         raise ArgumentError("give a network and a property, or a list of them with --instances")
     else:
-        _one(options)
+        files = options.network, options.property
+        _one(options, lambda deadline: answer(*files, deadline, options.threads))
 
 
-def _one(options: argparse.Namespace) -> None:
+def _to_query(options: argparse.Namespace, deadline: float) -> Answer:
+    given = networks_given(options.networks)
+    return answer_to(lambda: load_query(options.network, given), deadline, options.threads)
+
+
+def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
     deadline = options.begun + (options.timeout or TIMEOUT)
     try:
         limit_memory(options.memory)
-        found = answer(options.network, options.property, deadline, options.threads)
+        found = ask(deadline)
     except Exception as error:  # any: whoever reads the files is told
         if is_about_memory(error) and not isinstance(error, BoundlabError):
             error = MemoryLimit("memory ran out")
@@ -88,7 +118,12 @@ def _one(options: argparse.Namespace) -> None:
         _write(options, result_text(ERROR), failed)
         raise error
     _write(options, found.result, found.outcome(time.monotonic() - options.begun))
-    print(found)
+    if not options.networks:
+        print(found)
+        return
+    print(STANDARD.get(found.word, found.word))
+    print(found.example, end="")
+    print(*str(found).splitlines()[1:], sep="\n", file=sys.stderr)
 
 
 def _write(options: argparse.Namespace, result: str, outcome: Outcome) -> None:
@@ -106,7 +141,11 @@ def _list(options: argparse.Namespace) -> None:
     plan = Plan(
         instances, path.parent, options.output, options.jobs, options.threads, options.memory
     )
-    held = OutcomeFile.open(plan.output / RESULTS, options.resume)
+    results, report = plan.output / RESULTS, plan.output / REPORT
+    if report.exists() and not results.exists():
+        raise ArgumentError(f"{report} is of something else: give another --output")
+    held = OutcomeFile.open(results, options.resume)
+    made = how_made(options.given, path)
     console = Console()
     name = path.resolve().parent.name
     try:
@@ -114,7 +153,9 @@ def _list(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         console.print(summary(instances, held, name))
         console.print("The same command with --resume goes on from there.")
+        write_atomically(report, sweep_page(sweep_of(plan, held, name, made)))
         raise
     console.print(summary(instances, held, name))
-    results = plan.output / RESULTS
-    console.print(f"Results: {results}", soft_wrap=True, markup=False, highlight=False)
+    write_atomically(report, sweep_page(sweep_of(plan, held, name, made)))
+    for what, written in (("Results", results), ("Report", report)):
+        console.print(f"{what}: {written}", soft_wrap=True, markup=False, highlight=False)

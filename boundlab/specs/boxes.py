@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import torch
 
 from boundlab.errors import ArgumentError
 from boundlab.regions import Box, Region
-from boundlab.specs.formula import MOST, And, Atom, Formula, Inequality, InputBounds, Or
+from boundlab.specs.formula import MOST, And, Atom, Formula, Inequality, InputBounds, Linear, Or
 from boundlab.specs.property import Property, Unsafe
 
 Name = Callable[[int], str]
@@ -35,6 +36,7 @@ def over_boxes(formula: And, inputs: int, outputs: int, name: Name) -> Property:
     for conjunction in others.conjunctions():
         bounds = start.copied()
         rest = (*outside, *bounds.tightened(conjunction))
+        bounds.imply(rest)
         if bounds.is_empty:
             continue
         cases.setdefault(bounds.key, (bounds, []))[1].append(rest)
@@ -106,6 +108,46 @@ class _Bounds:
             if one.strict or not exact:
                 rest.append(one)
         return rest
+
+    def imply(self, conjunction: Sequence[Inequality]) -> None:
+        """Bound inputs that have no bound of their own by inequalities of several inputs, such as
+        X_1 <= X_0: c + sum of a_i x_i <= 0 gives a_j x_j <= -c - sum of the least a_i x_i, i not j,
+        rounded outward. A bound that is found may give the next one."""
+        if np.isfinite(self.lower).all() and np.isfinite(self.upper).all():
+            return
+        linears = [one.linear for one in conjunction if not one.linear.outputs]
+        for _ in range(len(self.lower)):
+            before = self.key
+            for linear in linears:
+                for index in linear.inputs:
+                    self._imply(linear, index)
+            if self.key == before:
+                return
+
+    def _imply(self, linear: Linear, index: int) -> None:
+        """A bound of one input by an inequality, if that side has none."""
+        own = linear.inputs[index]
+        greatest, least = (self.upper, self.lower)
+        side = greatest
+        if own < 0:
+            side = least
+        if own == 0 or np.isfinite(side[index]):
+            return
+        parts = [Fraction(linear.constant)]
+        for other, coefficient in linear.inputs.items():
+            if other == index or coefficient == 0:
+                continue
+            end = least[other]
+            if coefficient < 0:
+                end = greatest[other]
+            if not np.isfinite(end):
+                return
+            parts.append(Fraction(coefficient) * Fraction(float(end)))
+        try:
+            found = float(-sum(parts) / Fraction(own))
+        except OverflowError:
+            return
+        side[index] = math.nextafter(found, math.copysign(math.inf, own))
 
     @property
     def is_empty(self) -> bool:

@@ -36,7 +36,14 @@ WORDS = re.compile(rf'\[[^\]]*\]|"[^"]*"|(?<=[\s()]){NUMBER.pattern}(?=[\s()])')
 """Indices, names of nodes, and numbers that stand by themselves."""
 PLAIN = re.compile(r"-?\d+\.\d+")
 """The notation of numbers that the package takes for every type here."""
-TYPES = {"Real", "F16", "F32", "F64", "BF16"}
+TYPES = {
+    "Real": "real",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "BF16": "bfloat16",
+}
+"""Element types by the name that the package has for them."""
 SIGNS = {
     "LessEqual": "<=",
     "GreaterEqual": ">=",
@@ -49,14 +56,104 @@ Query = Any
 
 
 def parse(text: str) -> Property:
-    """The property that a VNN-LIB 2 text without comments describes."""
+    """The property of one network that a VNN-LIB 2 text without comments describes."""
     query = _query(text)
-    inputs, outputs = _declared(query)
-    if inputs.size > len(text):
-        raise ArgumentError(f"not all of the {inputs.size} inputs can have bounds in this text")
+    if len(query.networks) > 1:
+        names = ", ".join(map(_network, query.networks))
+        raise ArgumentError(
+            f"speaks of several networks: {names}; a property is about one (boundlab verify takes "
+            "them with --network NAME=FILE)"
+        )
+    return _asked(query, len(text)).prop
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A network as a query declares it. equal_to: another that it is, nothing if it is its own."""
+
+    name: str
+    equal_to: str
+    inputs: tuple[Declaration, ...]
+    outputs: tuple[Declaration, ...]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A declared tensor. type: such as ``float32``, or ``real``."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a text asks of networks side by side.
+
+    prop: over a flat input in which what the text asserts to be equal stands once; places: where
+    each element of all declared inputs, one behind the other, stands in it. The flat output is made
+    of all declared outputs.
+    """
+
+    networks: tuple[Declared, ...]
+    prop: Property
+    places: tuple[int, ...]
+
+
+def read_question(text: str) -> Question:
+    """What a VNN-LIB 2 text without comments asks of one network or several."""
+    return _asked(_query(text), len(text))
+
+
+def _asked(query: Query, length: int) -> Question:
+    """length: of the text."""
+    for network in query.networks:
+        if network.hidden:
+            raise ArgumentError(
+                f"declares {network.hidden[0].name} inside of the network (declare-hidden); a "
+                "property is about inputs and outputs"
+            )
+    outputs = _Flat(tuple(_all(query, "outputs", Linear.output)))
+    full = _Flat(tuple(_all(query, "inputs", Linear.input)))
+    if full.size > length:
+        raise ArgumentError(f"not all of the {full.size} inputs can have bounds in this text")
+    places = list(range(full.size))
+    if len(query.networks) > 1:
+        places = _places(query, full)
+    inputs = _Flat(tuple(_all(query, "inputs", lambda place: Linear.input(places[place]))))
     reader = _Reader({one.name: one for one in (*inputs.tensors, *outputs.tensors)})
     formulas = [reader.assertion(*numbered) for numbered in enumerate(query.assertions, 1)]
-    return over_boxes(And(tuple(formulas)), inputs.size, outputs.size, inputs.name)
+    name = lambda place: full.name(places.index(place))
+    prop = over_boxes(And(tuple(formulas)), max(places) + 1, outputs.size, name)
+    networks = tuple(map(_declared, query.networks))
+    return Question(networks, prop, tuple(places))
+
+
+def _places(query: Query, full: _Flat) -> list[int]:
+    """Where each element of all inputs stands if those stand once that are asserted to be equal:
+    those of networks that get the same input."""
+    root = list(range(full.size))
+
+    def find(place: int) -> int:
+        while root[place] != place:
+            place = root[place]
+        return place
+
+    first = {one.name: one for one in full.tensors}
+    waiting = [assertion.expr for assertion in query.assertions]
+    while waiting:
+        tree = waiting.pop()
+        kind = type(tree).__name__
+        if kind == "And":
+            waiting += tree.args
+        elif kind == "Equal" and all(
+            type(side).__name__ == "Var" and side.name in first for side in (tree.lhs, tree.rhs)
+        ):
+            one, other = (first[side.name].place(side.indices) for side in (tree.lhs, tree.rhs))
+            low, high = sorted((find(one), find(other)))
+            root[high] = low
+    number = {place: k for k, place in enumerate(sorted({find(k) for k in range(full.size)}))}
+    return [number[find(place)] for place in range(full.size)]
 
 
 # -- before and by the package ---------------------------------------------------------------------
@@ -139,11 +236,15 @@ class _Tensor:
     def end(self) -> int:
         return self.first + math.prod(self.shape)
 
-    def element(self, indices: Sequence[int]) -> Linear:
+    def place(self, indices: Sequence[int]) -> int:
+        """Where an element stands in the flat value."""
         place = 0
         for index, size in zip(indices, self.shape, strict=True):
             place = place * size + index
-        return self.make(self.first + place)
+        return self.first + place
+
+    def element(self, indices: Sequence[int]) -> Linear:
+        return self.make(self.place(indices))
 
 
 @dataclass(frozen=True)
@@ -163,19 +264,22 @@ class _Flat:
         return f"{tensor.name}[{','.join(map(str, indices))}]"
 
 
-def _declared(query: Query) -> tuple[_Flat, _Flat]:
-    """The inputs and outputs of the one network."""
-    network = query.networks[0]
-    if len(query.networks) > 1:
-        names = ", ".join(map(_network, query.networks))
-        raise ArgumentError(f"speaks of several networks: {names}; a property is about one")
-    if network.hidden:
-        raise ArgumentError(
-            f"declares {network.hidden[0].name} inside of the network (declare-hidden); a property "
-            "is about inputs and outputs"
-        )
-    inputs = _Flat(tuple(_tensors(network.inputs, Linear.input)))
-    return inputs, _Flat(tuple(_tensors(network.outputs, Linear.output)))
+def _declared(network: Query) -> Declared:
+    inputs, outputs = (
+        tuple(Declaration(one.name, TYPES[one.dtype.name], tuple(one.shape)) for one in tensors)
+        for tensors in (network.inputs, network.outputs)
+    )
+    return Declared(network.name, network.equal_to, inputs, outputs)
+
+
+def _all(query: Query, kind: str, make: Callable[[int], Linear]) -> Iterator[_Tensor]:
+    """The inputs of all networks, one behind the other, or their outputs."""
+    first = 0
+    for network in query.networks:
+        definitions = {"inputs": network.inputs, "outputs": network.outputs}[kind]
+        for tensor in _tensors(definitions, first, make):
+            first = tensor.end
+            yield tensor
 
 
 def _network(network: Query) -> str:
@@ -184,8 +288,10 @@ def _network(network: Query) -> str:
     return network.name + "".join(known)
 
 
-def _tensors(definitions: Sequence[Query], make: Callable[[int], Linear]) -> Iterator[_Tensor]:
-    first = 0
+def _tensors(
+    definitions: Sequence[Query], first: int, make: Callable[[int], Linear]
+) -> Iterator[_Tensor]:
+    """The tensors of one network; first: where the first of them begins."""
     for one in definitions:
         text = str(one).strip()
         if one.dtype.name not in TYPES:

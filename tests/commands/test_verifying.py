@@ -113,7 +113,8 @@ def test_a_search_that_ends_open(network: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(answers, "verify", lambda *_, **__: left)
     found = answers.answer(network, prop, time.monotonic() + 60, 1)
     assert found.word == "unknown" and found.result == "unknown\n" and "-1.5" in str(found)
-    assert found.outcome(2.0) == Outcome("unknown", 2.0, 7, -1.5, "attack", "")
+    spent = f"attack {stages[0].seconds:.4g}"
+    assert found.outcome(2.0) == Outcome("unknown", 2.0, 7, -1.5, "attack", "", spent)
     monkeypatch.setattr(answers, "verify", lambda *_, **__: time.sleep(0.3) or left)
     assert answers.answer(network, prop, time.monotonic() + 0.25, 1).word == "timeout"
 
@@ -296,7 +297,7 @@ def test_a_list(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_results_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    for text in ("", "a,b\n", ",".join(HEADER) + "\nn,p,perhaps,1,0,,,\n"):
+    for text in ("", "a,b\n", ",".join(HEADER) + "\nn,p,perhaps,1,0,,,,\n"):
         path.write_text(text)
         with pytest.raises(ArgumentError, match="move it away"):
             OutcomeFile.open(path, resume=True)
@@ -305,7 +306,8 @@ def test_results_that_are_none(tmp_path: Path) -> None:
 def test_outcomes_read_back(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     instance = Instance("a/onnx/n.onnx", "p,q.vnnlib", 1.0)
-    outcome = Outcome("unknown", 1.25, 12, -1e-7, "input splitting", 'so "it" is, they say')
+    said = 'so "it" is, they say'
+    outcome = Outcome("unknown", 1.25, 12, -1e-7, "input splitting", said, "a 1; b 2")
     written = OutcomeFile.open(path, resume=False)
     written.put(instance, outcome)
     again = OutcomeFile.open(path, resume=True)
