@@ -74,6 +74,18 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_ray(parser: argparse.ArgumentParser) -> None:
+    """Where to spread work, if anywhere."""
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help=(
+            "spread the work over a Ray cluster: its address, auto for the one that this machine "
+            "is a node of, local for one that is started here"
+        ),
+    )
+
+
 def words(text: str) -> list[str]:
     """``crown,ibp`` as a list."""
     return [word for word in text.split(",") if word]

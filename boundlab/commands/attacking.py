@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from boundlab.attacks import Attack, AttackSettings, attack
-from boundlab.commands.arguments import Commands, add_count, add_numbers, flat
+from boundlab.commands.arguments import Commands, add_count, add_numbers, add_ray, flat
 from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.competition import SAT, UNKNOWN, counterexample_text, result_text
@@ -28,6 +28,7 @@ from boundlab.commands.subjects import (
 )
 from boundlab.commands.tables import verdict_table, write_table
 from boundlab.errors import ArgumentError
+from boundlab.scaling.parts import parts_on
 from boundlab.specs.vnnlib import load_vnnlib
 from boundlab.storage.files import write_atomically
 
@@ -71,6 +72,7 @@ def add_command(commands: Commands) -> None:
         help="of a property: where to write sat and the counterexample, or unknown",
     )
     add_resume(parser)
+    add_ray(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -82,6 +84,8 @@ def add_command(commands: Commands) -> None:
 
 def _attack(options: argparse.Namespace) -> None:
     if options.data.name.endswith(PROPERTIES):
+        if options.ray is not None:
+            raise ArgumentError("--ray spreads images; a property is attacked in one process")
         _attack_property(options)
         return
     if options.timeout is not None or options.result is not None:
@@ -110,7 +114,9 @@ def _attack_images(options: argparse.Namespace) -> None:
         attack=AttackSettings(**{key: n for key, n in given.items() if n is not None}),
     )
     console = Console()
-    found = certify_with_bar(about.net, job, options.output / RESULTS, options.resume, console)
+    results = options.output / RESULTS
+    with parts_on(options.ray, job.device) as spread:
+        found = certify_with_bar(about.net, job, results, options.resume, console, spread)
     write_table(options.output / TABLE, verdict_table(found))
     console.print(_table(found))
     count = 0 if found.examples is None else len(found.examples)

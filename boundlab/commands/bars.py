@@ -14,6 +14,7 @@ from boundlab.commands.certificates import Certification
 from boundlab.commands.certify import certify_job
 from boundlab.commands.jobs import Job
 from boundlab.net import Net
+from boundlab.scaling.parts import Here, Spread
 
 
 class Show(Protocol):
@@ -42,9 +43,9 @@ def bar_of_images(console: Console, total: int) -> Iterator[Show]:
 
 
 def certify_with_bar(
-    net: Net, job: Job, results: Path, resume: bool, console: Console
+    net: Net, job: Job, results: Path, resume: bool, console: Console, spread: Spread = Here
 ) -> Certification:
-    """Do a job with one bar for all methods, radii and attacks."""
+    """Do a job with one bar for all methods, radii and attacks. spread: where the work is done."""
     kinds = len(job.methods) + (job.attack is not None)
     finished: dict[tuple[str, float], int] = {}
     with bar_of_images(console, kinds * len(job.radii) * len(job.images)) as show:
@@ -53,4 +54,6 @@ def certify_with_bar(
             finished[method, radius] = done
             show(f"{method} at {radius:.3g}", sum(finished.values()))
 
-        return certify_job(net, job, results=results, resume=resume, progress=progress)
+        return certify_job(
+            net, job, results=results, resume=resume, progress=progress, spread=spread
+        )

@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,9 @@ from boundlab.errors import ArgumentError
 from boundlab.storage.files import write_atomically
 
 RESULTS, COUNTEREXAMPLES = "results.csv", "counterexamples"
+Runner = Callable[[Sequence[Task]], Generator[tuple[Task, Outcome], None, None]]
+"""Gives tasks with their outcomes, in the order in which they end; what a task has left is then in
+its folder."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,11 @@ class Plan:
         return tuple(found)
 
 
-def verify_instances(plan: Plan, held: OutcomeFile, console: Console) -> None:
+def verify_instances(
+    plan: Plan, held: OutcomeFile, console: Console, runner: Runner | None = None
+) -> None:
     """Work on all instances that have no outcome yet, with a progress bar; what is done is kept
-    whatever interrupts it."""
+    whatever interrupts it. runner: of the tasks; None for processes of this machine."""
     if plan.jobs < 1:
         raise ArgumentError(f"--jobs must be at least 1, not {plan.jobs}")
     names = counterexample_names(plan.instances)
@@ -84,7 +89,8 @@ def verify_instances(plan: Plan, held: OutcomeFile, console: Console) -> None:
         shown = bar.add_task("", total=len(plan.instances))
         bar.update(shown, completed=len(plan.instances) - len(left))
         tasks = list(_tasks(plan, left, Path(temporary), held))
-        with closing(run_tasks(tasks, plan.jobs)) as finished:
+        run = runner or (lambda given: run_tasks(given, plan.jobs))
+        with closing(run(tasks)) as finished:
             for task, outcome in finished:
                 instance = task.instance
                 if outcome.status == SAT:

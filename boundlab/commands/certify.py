@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +18,20 @@ from boundlab.commands.chance import warn_of_guesses
 from boundlab.commands.deciding import Decider
 from boundlab.commands.falsifying import Falsifier
 from boundlab.commands.fingerprints import fingerprint
-from boundlab.commands.jobs import DEFAULT_METHODS, EFFORT, Job, batches, region_around
+from boundlab.commands.jobs import (
+    DEFAULT_METHODS,
+    EFFORT,
+    Job,
+    batch_size,
+    batches,
+    region_around,
+)
 from boundlab.commands.ledger import Ledger
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
 from boundlab.results import Bounds
+from boundlab.scaling.parts import Here, Parts, Spread, Subject
 from boundlab.verify.samples import COMPLETE, SampleVerifier
 
 Progress = Callable[[str, float, int, int], None]
@@ -61,6 +70,7 @@ def certify_job(
     results: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    spread: Spread = Here,
 ) -> Certification:
     """Bound the margins of every image for every method and radius, attack the images that no
     method proves, and verify what is left if "complete" is one of the methods.
@@ -71,7 +81,7 @@ def certify_job(
     file that is there already is an error, unless ``resume``: continue from that file, image by
     image, without computing anything twice; a file made for another model, other images, norm or
     range, or changed since it was written, is refused. Runs in it that are not asked for stay in
-    it.
+    it. spread: where the work on batches is done.
     """
     job = job.checked()
     if isinstance(model, Net):
@@ -79,10 +89,11 @@ def certify_job(
     else:
         net = capture(model, job.images[:2].to(job.device))
     task, predictions, images = prepare(net, job)
-    work = _Work(net, replace(job, images=images))
+    parts = spread(Subject(net, images, job.labels))
+    work = _Work(parts, net, replace(job, images=images))
     ledger = Ledger.open(results, task, job.labels, predictions, resume)
     wanted = [(method, radius) for method in job.methods for radius in job.radii]
-    falsifier = Falsifier(net, work.job, ledger)
+    falsifier = Falsifier(net, work.job, ledger, parts)
     falsifier.replay()
     verifier = None
     if job.timeout is not None:
@@ -95,7 +106,7 @@ def certify_job(
         for radius in sorted(job.radii):
             falsifier.run(radius, job.attack, tell)
     if verifier is not None:
-        Decider(verifier, work.job, ledger).run(tell)
+        Decider(verifier, work.job, ledger, parts).run(tell)
     falsifier.check()
     runs = tuple(ledger.get(method, radius, job.limit(method)) for method, radius in wanted)
     attacks = tuple(run for run in ledger.attacks if run.radius in job.radii)
@@ -173,14 +184,40 @@ def _as_the_net_takes_them(images: Tensor, net: Net) -> Tensor:
     return images.to(dtype)
 
 
+@dataclass(frozen=True)
+class BoundMargins:
+    """Bounds the margins of consecutive images by a method at a radius."""
+
+    method: str
+    radius: float
+    norm: str
+    valid: tuple[float, float] | None
+    device: torch.device | str
+
+    @torch.no_grad()
+    def __call__(self, about: Subject, part: slice) -> tuple[Tensor, float]:
+        """Lower bounds of the margins (part, classes - 1), in float64, and the seconds that this
+        took."""
+        start = time.perf_counter()
+        images, labels = about.images[part], about.labels[part]
+        size = len(images)
+        ((count, x),) = batches(about.net, images, size, self.device)
+        ((_, y),) = batches(about.net, labels, size, self.device)
+        region = region_around(x, self.radius, self.norm, self.valid)
+        margins = about.net.margins(region, y, method=self.method).reshape(len(x), -1)
+        margins = margins[:count].double().cpu()
+        return margins, time.perf_counter() - start
+
+
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A model and a checked job, with images as the model takes them."""
+    """A model, a checked job with images as the model takes them, and where work on them is
+    done."""
 
+    parts: Parts
     net: Net
     job: Job
 
-    @torch.no_grad()
     def run(self, ledger: Ledger, method: str, radius: float, tell: Progress) -> None:
         """Complete one (method, radius) in the ledger, from wherever it stands."""
         job = self.job
@@ -191,20 +228,17 @@ class _Work:
         tell(method, radius, done, len(job.images))
         if done == len(job.images):
             return
+        size = batch_size(self.net, job.batch)
+        todo = [slice(first, first + size) for first in range(done, len(job.images), size)]
+        bound = BoundMargins(method, radius, job.norm, job.valid, job.device)
         try:
-            images = batches(self.net, job.images[done:], job.batch, job.device)
-            labels = batches(self.net, job.labels[done:], job.batch, job.device)
-            for (count, x), (_, y) in zip(images, labels, strict=True):
-                start = time.perf_counter()
-                margins = self.net.margins(
-                    region_around(x, radius, job.norm, job.valid), y, method=method
-                ).reshape(len(x), -1)
-                margins = margins[:count].double().cpu()
-                seconds += time.perf_counter() - start
-                parts.append(margins)
-                done += count
-                ledger.put(Run(method, radius, torch.cat(parts), seconds))
-                ledger.save_if_due()
-                tell(method, radius, done, len(job.images))
+            with closing(self.parts.map(bound, todo)) as found:
+                for margins, spent in found:
+                    seconds += spent
+                    parts.append(margins)
+                    done += len(margins)
+                    ledger.put(Run(method, radius, torch.cat(parts), seconds))
+                    ledger.save_if_due()
+                    tell(method, radius, done, len(job.images))
         finally:
             ledger.save()

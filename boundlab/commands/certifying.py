@@ -15,6 +15,7 @@ from boundlab.commands.arguments import (
     Commands,
     add_count,
     add_numbers,
+    add_ray,
     add_timeout,
     flat,
     words,
@@ -39,6 +40,7 @@ from boundlab.commands.tables import verdict_table, write_table
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
+from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
 from boundlab.verify.samples import COMPLETE, time_limit
 
@@ -88,6 +90,7 @@ def _add_certify(commands: Commands) -> None:
     )
     add_attack(job)
     add_resume(job)
+    add_ray(job)
     _common(job)
 
 
@@ -113,12 +116,14 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Output:
-    """Where results and the report go, and what the report says above them."""
+    """Where results and the report go, and what the report says above them. ray: the cluster that
+    the work is spread over, if any."""
 
     folder: Path
     resume: bool
     title: str
     note: str
+    ray: str | None = None
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -177,9 +182,8 @@ def _certify(options: argparse.Namespace) -> None:
         attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
         timeout=options.timeout,
     )
-    _run(
-        job, about.net, _Output(options.output, options.resume, "Certified robustness", about.name)
-    )
+    title, ray = "Certified robustness", options.ray
+    _run(job, about.net, _Output(options.output, options.resume, title, about.name, ray))
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -194,7 +198,9 @@ def _methods(options: argparse.Namespace) -> tuple[str, ...]:
 def _run(job: Job, net: Net, output: _Output) -> None:
     """Certify with a progress bar, print the table, write the report."""
     console = Console()
-    found = certify_with_bar(net, job, output.folder / RESULTS, output.resume, console)
+    results = output.folder / RESULTS
+    with parts_on(output.ray, job.device) as spread:
+        found = certify_with_bar(net, job, results, output.resume, console, spread)
     console.print(_table(found))
     write_table(output.folder / TABLE, verdict_table(found))
     cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)

@@ -4,6 +4,7 @@ one by one, each for a limited time."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from boundlab.commands.certificates import Run, best_known
 from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.jobs import Job, region_around
 from boundlab.commands.ledger import Ledger
+from boundlab.scaling.parts import Parts, Subject
 from boundlab.verify import Verdict
 from boundlab.verify.samples import COMPLETE, SampleVerifier
 from boundlab.verify.verdict import HOLDS, UNKNOWN
@@ -21,14 +23,29 @@ PROVED = torch.finfo(torch.float64).tiny
 """The margin of a class that is verified: it is above 0, and by how much is not known."""
 
 
+@dataclass(frozen=True)
+class VerifyImage:
+    """Verifies single images, by their numbers, at a radius, each for so many seconds."""
+
+    radius: float
+    norm: str
+    valid: tuple[float, float] | None
+    timeout: float
+
+    def __call__(self, about: Subject, image: int) -> Verdict:
+        ball = region_around(about.images[image, None], self.radius, self.norm, self.valid)
+        return SampleVerifier(about.net, self.timeout).verify(ball, int(about.labels[image]))
+
+
 @dataclass(frozen=True, eq=False)
 class Decider:
-    """The verifier of a model, a checked job whose images are as the model takes them, and the
-    ledger of both."""
+    """The verifier of a model, a checked job whose images are as the model takes them, the ledger
+    of both, and where work on the images is done."""
 
     verifier: SampleVerifier
     job: Job
     ledger: Ledger
+    parts: Parts
 
     def run(self, tell: Callable[[str, float, int, int], None]) -> None:
         """Verify at all radii, at the largest first: what is proved there is proved at the
@@ -47,15 +64,18 @@ class Decider:
             return
         margins = best_known(ledger.runs, ledger.task, radius)
         margins[:done] = so_far.margins
+        verify = VerifyImage(radius, self.job.norm, self.job.valid, limit)
+        left = self._left(radius, margins)
         try:
-            for image in self._left(radius, margins):
-                verdict = self._verify(image, radius)
-                seconds += verdict.seconds
-                margins[image] = _bounds(margins[image], verdict)
-                done = image + 1
-                ledger.put(Run(COMPLETE, radius, margins[:done], seconds, limit))
-                ledger.save()  # the next image may take long
-                tell(COMPLETE, radius, done, count)
+            with closing(self.parts.map(verify, left)) as found:
+                for image, verdict in zip(left, found, strict=True):
+                    self._note(image, radius, verdict)
+                    seconds += verdict.seconds
+                    margins[image] = _bounds(margins[image], verdict)
+                    done = image + 1
+                    ledger.put(Run(COMPLETE, radius, margins[:done], seconds, limit))
+                    ledger.save()  # the next image may take long
+                    tell(COMPLETE, radius, done, count)
             ledger.put(Run(COMPLETE, radius, margins, seconds, limit))
             tell(COMPLETE, radius, count, count)
         finally:
@@ -73,17 +93,12 @@ class Decider:
                 skipped[: len(run.margins)] = True
         return (~skipped).nonzero().flatten().tolist()
 
-    def _verify(self, image: int, radius: float) -> Verdict:
-        """Verify one image; a counterexample goes to the ledger."""
-        job = self.job
-        ball = region_around(job.images[image, None], radius, job.norm, job.valid)
-        label = job.labels[image, None]
-        verdict = self.verifier.verify(ball, int(label))
+    def _note(self, image: int, radius: float, verdict: Verdict) -> None:
+        """A counterexample goes to the ledger."""
         if verdict.counterexample is not None:
-            number = torch.tensor([image])
+            label, number = self.job.labels[image, None], torch.tensor([image])
             found = Counterexamples.of(verdict.counterexample, number, label, radius)
             self.ledger.add(found)
-        return verdict
 
 
 def _bounds(known: Tensor, verdict: Verdict) -> Tensor:

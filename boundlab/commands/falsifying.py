@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import torch
@@ -16,6 +17,7 @@ from boundlab.commands.jobs import Job, batches, region_around
 from boundlab.commands.ledger import Ledger
 from boundlab.errors import ArgumentError, Contradiction
 from boundlab.net import Net
+from boundlab.scaling.parts import Parts, Subject
 
 ATTACK = "attack"
 """What the attack is called where methods stand."""
@@ -41,13 +43,36 @@ def attackable(net: Net) -> Net | Callable[[Tensor], Tensor]:
     return in_parts
 
 
+@dataclass(frozen=True)
+class AttackImages:
+    """Attacks images, by their numbers, at a radius."""
+
+    radius: float
+    settings: AttackSettings
+    norm: str
+    valid: tuple[float, float] | None
+    device: torch.device | str
+
+    def __call__(self, about: Subject, part: Tensor) -> tuple[AttackRun, Counterexamples]:
+        """What the attack on some images has shown."""
+        start = time.perf_counter()
+        labels = about.labels[part]
+        x, y = about.images[part].to(self.device), labels.to(self.device)
+        ball = region_around(x, self.radius, self.norm, self.valid)
+        found = attack(attackable(about.net), ball, y, **asdict(self.settings))
+        seconds = time.perf_counter() - start
+        return _noted(found, part, labels, self.radius, self.settings, seconds)
+
+
 @dataclass(frozen=True, eq=False)
 class Falsifier:
-    """A model, a job whose images are as the model takes them, and the ledger of both."""
+    """A model, a job whose images are as the model takes them, the ledger of both, and where work
+    on the images is done."""
 
     net: Net
     job: Job
     ledger: Ledger
+    parts: Parts
 
     def run(
         self, radius: float, settings: AttackSettings, tell: Callable[[str, float, int, int], None]
@@ -58,22 +83,18 @@ class Falsifier:
         so_far = ledger.get_attack(radius, settings.steps, settings.restarts)
         left = self._left(radius, so_far)
         tell(ATTACK, radius, count - len(left), count)
-        model = attackable(self.net)
+        attacked = AttackImages(radius, settings, job.norm, job.valid, job.device)
+        todo = [part for part in left.split(TOGETHER * job.batch) if len(part)]
+        done = count - len(left)
         try:
             ledger.put_attack(so_far, ledger.examples.taken(slice(0)))
-            while len(left):
-                part = left[: TOGETHER * job.batch]
-                start = time.perf_counter()
-                x, y = job.images[part].to(job.device), job.labels[part].to(job.device)
-                ball = region_around(x, radius, job.norm, job.valid)
-                found = attack(model, ball, y, **asdict(settings))
-                seconds = time.perf_counter() - start
-                run, examples = _noted(found, part, job.labels[part], radius, settings, seconds)
-                so_far = so_far.joined(run)
-                ledger.put_attack(so_far, examples)
-                ledger.save_if_due()
-                left = left[len(part) :]
-                tell(ATTACK, radius, count - len(left), count)
+            with closing(self.parts.map(attacked, todo)) as found:
+                for run, examples in found:
+                    so_far = so_far.joined(run)
+                    ledger.put_attack(so_far, examples)
+                    ledger.save_if_due()
+                    done += len(run.images)
+                    tell(ATTACK, radius, done, count)
         finally:
             ledger.save()
 

@@ -80,14 +80,21 @@ def region_around(
     return NORMS[norm](x, radius, low, high)
 
 
+def batch_size(net: Net, batch: int) -> int:
+    """How many samples a net takes at once: so many, or those of its fixed batch size."""
+    shape, _, free = net.graph.examples[net.graph.inputs[0]]
+    if free:
+        return batch
+    return int(shape[0])
+
+
 def batches(
     net: Net, values: Tensor, batch: int, device: torch.device | str
 ) -> Iterator[tuple[int, Tensor]]:
     """values (N, ...) in parts as the net takes them, each with the number that counts: a net with
     a fixed batch size has the last part filled up by repetition."""
-    shape, _, free = net.graph.examples[net.graph.inputs[0]]
-    if not free:
-        batch = shape[0]
+    free = net.graph.examples[net.graph.inputs[0]][2]
+    batch = batch_size(net, batch)
     for part in values.split(batch):
         count = len(part)
         if not free and count < batch:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +14,11 @@ import torch
 
 from boundlab.errors import ArgumentError
 from boundlab.methods.memory import in_bytes
+
+PARENT = "BOUNDLAB_PARENT"
+"""Environment variable: the number of the process with which this one is to end."""
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): the signal that a process gets when the one that started it ends."""
 
 
 def beginning(arguments: Sequence[str] | None) -> float:
@@ -33,6 +41,17 @@ def process_age() -> float:
     except (OSError, ValueError, IndexError, AttributeError):
         return computed
     return max(age, computed)
+
+
+def end_with_parent() -> None:
+    """Let the system end this process with the one that started it, where Linux can and the
+    starter has asked for it: what nobody waits for any more computes for nobody."""
+    parent = os.environ.get(PARENT, "")
+    if not parent.isdigit() or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it has ended before
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def limit_memory(size: str | None) -> None:

@@ -123,13 +123,13 @@ class OutcomeFile:
         return self._held.get((instance.onnx, instance.vnnlib))
 
     def put(self, instance: Instance, outcome: Outcome) -> None:
-        """Add a line, at once and to the end: whatever interrupts it, lines before stay whole."""
+        """Add a line, at once and to the end: whatever interrupts it, lines before stay whole. One
+        for which the disk has no room is taken back."""
         self._held[instance.onnx, instance.vnnlib] = outcome
         line = _line([instance.onnx, instance.vnnlib, *outcome.as_words()]).encode()
         try:
             with self.path.open("ab", buffering=0) as file:
-                file.write(line)
-                os.fsync(file.fileno())
+                _write_whole(file, line)
         except OSError as error:
             raise ArgumentError(f"cannot write {self.path}: {error.strerror}") from error
 
@@ -160,6 +160,20 @@ class OutcomeFile:
                 whole += _line([*names, *outcome.as_words()])
         if whole != text:
             write_atomically(self.path, whole)
+
+
+def _write_whole(file: io.FileIO, content: bytes) -> None:
+    """Write all of a content to the end of a file, or nothing: a system that has no room for all
+    writes a part first, and says so at the next call only."""
+    before = os.fstat(file.fileno()).st_size
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), before)
+        raise
 
 
 def _line(words: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from collections import deque
@@ -10,12 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boundlab.commands.competition import ERROR, TIMEOUT, Instance
+from boundlab.commands.limits import PARENT
 from boundlab.commands.outcomes import Outcome
 
 GRACE = 5.0
 """Seconds after its time at which a process is killed."""
 PAUSE = 0.02
 """Seconds between two looks at the processes."""
+ROOM = 1 << 16
+"""Bytes that the files of a process may need."""
 SHOWN = 300
 """Characters of what a process printed that are kept."""
 
@@ -57,6 +62,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=printed,
                 start_new_session=True,
+                env={**os.environ, PARENT: str(os.getpid())},
             )
 
     def stop(self) -> None:
@@ -84,6 +90,8 @@ class Worker:
             return f"the process was ended by signal {-code}"
         lines = self.task.printed.read_text(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        if not last and shutil.disk_usage(self.task.folder).free < ROOM:
+            return f"no space is left for the files of the process (code {code})"
         return last[:SHOWN] or f"the process ended with code {code} and no answer"
 
 

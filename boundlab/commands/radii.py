@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from boundlab.commands import tables
-from boundlab.commands.arguments import Commands, add_count
+from boundlab.commands.arguments import Commands, add_count, add_ray
 from boundlab.commands.bars import bar_of_images
 from boundlab.commands.certify import prepare
 from boundlab.commands.charts import bins, histogram, number
@@ -32,8 +33,9 @@ from boundlab.commands.subjects import (
     check_folder,
     read_subject,
 )
-from boundlab.net import Net
 from boundlab.radius import certified_radius
+from boundlab.scaling.parts import Subject as Parted
+from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
 from boundlab.version import VERSION
 
@@ -75,6 +77,7 @@ def add_command(commands: Commands) -> None:
     add_count(parser, "--steps", "steps of the attack", usual.steps)
     add_count(parser, "--restarts", "random starts of the attack, 0 for none", usual.restarts)
     add_resume(parser)
+    add_ray(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -103,13 +106,17 @@ def _radius(options: argparse.Namespace) -> None:
     ).checked()
     task, predictions, images = prepare(about.net, job)
     ledger = RadiusLedger(options.output / RESULTS, task, search, options.resume)
-    with bar_of_images(console, len(images)) as show:
+    with bar_of_images(console, len(images)) as show, parts_on(options.ray, job.device) as spread:
+        parts = spread(Parted(about.net, images, job.labels))
+        first, said = len(ledger.found), f"{method}, norm {about.norm}"
+        todo = [slice(k, k + job.batch) for k in range(first, len(images), job.batch)]
+        work = SearchRadii(search, job.norm, job.valid, job.batch, job.device)
+        show(said, first)
         try:
-            while len(ledger.found) < len(images):
-                show(f"{method}, norm {about.norm}", len(ledger.found))
-                part = slice(len(ledger.found), len(ledger.found) + job.batch)
-                x, y = images[part].to(job.device), job.labels[part].to(job.device)
-                ledger.add(_searched(about.net, x, y, job, search, part.start))
+            with closing(parts.map(work, todo)) as searched:
+                for found in searched:
+                    ledger.add(found)
+                    show(said, len(ledger.found))
         finally:
             ledger.save()
     found = ledger.found
@@ -121,25 +128,41 @@ def _radius(options: argparse.Namespace) -> None:
     console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _searched(
-    net: Net, x: Tensor, y: Tensor, job: Job, search: RadiusSearch, first: int
-) -> RadiiSoFar:
-    """The radii of some images; first: the number of the first of them."""
-    start = time.perf_counter()
-    low, high = job.valid or (None, None)
-    found = certified_radius(
-        net, x, y, job.norm, lower=low, upper=high, batch=job.batch, **asdict(search)
-    )
-    broken = found.broken.double().cpu()
-    hit = ((broken > 0) & broken.isfinite()).nonzero().flatten()
-    examples = Counterexamples.none(0)
-    if len(hit):
-        points = found.examples[hit.to(x.device)]
-        with torch.no_grad():
-            outputs = net(points).cpu()
-        examples = Counterexamples(first + hit, y.cpu()[hit], broken[hit], points.cpu(), outputs)
-    seconds = time.perf_counter() - start
-    return RadiiSoFar(found.proved.double().cpu(), broken, examples, seconds)
+@dataclass(frozen=True)
+class SearchRadii:
+    """Searches for the radii of consecutive images; batch: of them at a time."""
+
+    search: RadiusSearch
+    norm: str
+    valid: tuple[float, float] | None
+    batch: int
+    device: torch.device | str
+
+    def __call__(self, about: Parted, part: slice) -> RadiiSoFar:
+        start = time.perf_counter()
+        x, y = about.images[part].to(self.device), about.labels[part].to(self.device)
+        low, high = self.valid or (None, None)
+        found = certified_radius(
+            about.net,
+            x,
+            y,
+            self.norm,
+            lower=low,
+            upper=high,
+            batch=self.batch,
+            **asdict(self.search),
+        )
+        broken = found.broken.double().cpu()
+        hit = ((broken > 0) & broken.isfinite()).nonzero().flatten()
+        examples = Counterexamples.none(0)
+        if len(hit):
+            points = found.examples[hit.to(x.device)]
+            with torch.no_grad():
+                outputs = about.net(points).cpu()
+            numbers = part.start + hit
+            examples = Counterexamples(numbers, y.cpu()[hit], broken[hit], points.cpu(), outputs)
+        seconds = time.perf_counter() - start
+        return RadiiSoFar(found.proved.double().cpu(), broken, examples, seconds)
 
 
 # -- what is shown ---------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from boundlab.commands.arguments import (
     add_count,
     add_folder,
     add_methods,
+    add_ray,
     add_timeout,
     number,
     numbers,
@@ -40,6 +41,7 @@ from boundlab.data.sentences import SST, Sentences, load_sentences
 from boundlab.errors import ArgumentError
 from boundlab.methods.method import METHODS
 from boundlab.models import build
+from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import (
     CHECKPOINT,
@@ -120,6 +122,7 @@ def _add_evaluate(commands: Commands) -> None:
     )
     add_count(test, "--limit", "only the first N test images")
     add_threads(test, "threads of a process")
+    add_ray(test)
     add_device(test)
 
 
@@ -262,17 +265,24 @@ def _evaluate(options: argparse.Namespace) -> None:
     if read_checkpoint(options.checkpoint)["recipe"].get("data") == SST:
         if COMPLETE in options.methods:
             raise ArgumentError(f"the method {COMPLETE!r} verifies images, not sentences")
+        if options.ray is not None:
+            raise ArgumentError("--ray spreads images, not sentences")
         evaluate_sentences(options, Console())
         return
     model, recipe, size = load_trained(options.checkpoint)
     eps = recipe.eps if options.eps is None else options.eps
     processes = Processes.here(device_named(options.device))
+    if options.ray is not None and processes.count > 1:
+        raise ArgumentError("--ray or torchrun, not both")
     try:
         data = test_images(recipe, options.files, size, options.limit)
         attack = AttackSettings(options.steps, options.restarts)
         console = Console(quiet=processes.rank > 0)
         columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True, disable=console.quiet) as bar:
+        with (
+            Progress(*columns, console=console, transient=True, disable=console.quiet) as bar,
+            parts_on(options.ray, processes.device) as spread,
+        ):
             task = bar.add_task("", total=-(-len(data) // processes.count))
             found = evaluate(
                 model,
@@ -284,6 +294,7 @@ def _evaluate(options: argparse.Namespace) -> None:
                 batch=options.batch,
                 processes=processes,
                 watch=lambda n: bar.advance(task, n),
+                spread=spread,
             )
         if processes.rank == 0:
             _print(console, found, _table(found, recipe, eps, bool(options.restarts)))

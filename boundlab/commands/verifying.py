@@ -13,15 +13,16 @@ from rich.console import Console
 
 from boundlab.commands import competition
 from boundlab.commands.answers import Answer, answer, answer_to
-from boundlab.commands.arguments import Commands, add_count
+from boundlab.commands.arguments import Commands, add_count, add_ray
 from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
 from boundlab.commands.competition import ERROR, read_instances, result_text
-from boundlab.commands.limits import is_about_memory, limit_memory
+from boundlab.commands.limits import end_with_parent, is_about_memory, limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
 from boundlab.commands.queries import load_query, networks_given
 from boundlab.commands.sweep_report import sweep_page
 from boundlab.commands.sweeps import how_made, sweep_of
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
+from boundlab.scaling.instances import plan_on, spread
 from boundlab.storage.files import write_atomically
 from boundlab.verify.portfolio import TIMEOUT
 
@@ -72,14 +73,18 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the results in the output folder"
     )
-    add_count(parser, "--jobs", "processes at once for a list", 1)
+    add_count(
+        parser, "--jobs", "processes at once for a list (default: 1; with --ray one for each CPU)"
+    )
     add_count(parser, "--threads", "threads of a process (default: one, or all if faster)")
     parser.add_argument(
         "--memory", metavar="SIZE", help='memory that a process may take, such as "4 GiB"'
     )
+    add_ray(parser)
 
 
 def _verify(options: argparse.Namespace) -> None:
+    end_with_parent()
     timeout = options.timeout
     if timeout is not None and not 0 < timeout < math.inf:
         raise ArgumentError(f"--timeout must be a positive number of seconds, not {timeout:g}")
@@ -138,9 +143,9 @@ def _list(options: argparse.Namespace) -> None:
         raise ArgumentError("--result and --json are of one instance; a list takes --output")
     path = options.instances
     instances = read_instances(path, options.timeout)
-    plan = Plan(
-        instances, path.parent, options.output, options.jobs, options.threads, options.memory
-    )
+    jobs = 1 if options.jobs is None else options.jobs
+    plan = Plan(instances, path.parent, options.output, jobs, options.threads, options.memory)
+    plan = plan_on(options.ray, plan)
     results, report = plan.output / RESULTS, plan.output / REPORT
     if report.exists() and not results.exists():
         raise ArgumentError(f"{report} is of something else: give another --output")
@@ -149,7 +154,8 @@ def _list(options: argparse.Namespace) -> None:
     console = Console()
     name = path.resolve().parent.name
     try:
-        verify_instances(plan, held, console)
+        with spread(options.ray, plan, options.jobs) as runner:
+            verify_instances(plan, held, console, runner)
     except KeyboardInterrupt:
         console.print(summary(instances, held, name))
         console.print("The same command with --resume goes on from there.")

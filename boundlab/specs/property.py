@@ -228,6 +228,11 @@ class Property:
     def regions(self) -> tuple[Region, ...]:
         return tuple(region for region, _ in self._parts)
 
+    @property
+    def parts(self) -> tuple[tuple[Region, Unsafe], ...]:
+        """The regions, each with what is unsafe there (:meth:`of_unsafe`)."""
+        return self._parts
+
     def cases(self, outputs: int) -> tuple[Case, ...]:
         """The unsafe set of a model with so many outputs."""
         found = []

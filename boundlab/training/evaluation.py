@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from boundlab.attacks import AttackSettings, attack
 from boundlab.data import Images
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
+from boundlab.scaling.parts import Here, Spread, Subject
 from boundlab.training.processes import Processes
 from boundlab.verify.samples import COMPLETE, SampleVerifier, time_limit
 from boundlab.verify.verdict import HOLDS, VIOLATED
 
 FORMAT = 2
 """Of the files that hold errors."""
+Watch = Callable[[int], None]
+"""Is told how many more samples are done."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,15 @@ def evaluate(
     timeout: float | None = None,
     batch: int = 200,
     processes: Processes | None = None,
-    watch: Callable[[int], None] = lambda _: None,
+    watch: Watch = lambda _: None,
+    spread: Spread = Here,
 ) -> Errors:
     """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones
     first: a sample that one has proved is proved for those behind it. The method "complete"
     verifies samples one by one, those that the attack has not broken, each for ``timeout`` seconds
     (60 if left out). With several processes each takes its share of the samples. settings: of the
-    attack; without restarts there is none. watch: is told how many samples are done."""
+    attack; without restarts there is none. watch: is told how many samples are done. spread: where
+    the work on batches is done."""
     methods = tuple(dict.fromkeys(methods))
     limit = time_limit(timeout, methods)
     processes = processes or Processes()
@@ -98,46 +104,89 @@ def evaluate(
     model.eval().to(processes.device)
     pixels = lambda part: data.images[part].to(processes.device).float() / 255
     net = capture(model, pixels(slice(0, 2)))
-    verifier = None
-    if limit is not None:
-        verifier = SampleVerifier(model, limit)
-    counts = torch.zeros(4 + len(methods), dtype=torch.float64, device=processes.device)
-    own = torch.arange(processes.rank, len(data), processes.count)
-    for part in own.split(batch):
-        labels = data.labels[part].to(processes.device)
-        ball = Linf(pixels(part), eps, lower=0.0, upper=1.0)
-        samples = _Samples(ball, labels, model(ball.centre).argmax(1) != labels, watch)
-        if settings.restarts:
-            samples.broken |= attack(model, ball, labels, **asdict(settings)).violated
-        verified = []
-        for method in methods:
-            if verifier is not None and method == COMPLETE:
-                samples.verify(verifier)
-            else:
-                samples.bound(net, method)
-            verified.append(samples.proved.sum())
-        size = torch.tensor(len(part), device=processes.device)
-        known = (samples.wrong.sum(), samples.broken.sum(), samples.open.sum())
-        counts += torch.stack([size, *known, *verified]).double()
-        watch(len(part) - samples.told)
+    counts = torch.zeros(4 + len(methods), dtype=torch.float64)
+    own = torch.arange(processes.rank, len(data), processes.count).split(batch)
+    parts = spread(Subject(net, data.images, data.labels))
+    told = _Told(watch)
+    work = CountErrors(eps, methods, settings, limit, processes.device)
+    if parts.is_here:
+        work = replace(work, watch=told)
+    with closing(parts.map(work, own)) as found:
+        for part, known in zip(own, found, strict=True):
+            counts += known
+            told.up_to(len(part))
     model.train(was)
-    total, *shares = processes.sum(counts).tolist()
+    total, *shares = processes.sum(counts.to(processes.device)).tolist()
     clean, attacked, open_, *proved = [count / total for count in shares]
     by_method = dict(zip(methods, proved, strict=True))
     return Errors(int(total), clean, attacked, by_method, open_)
 
 
+class _Told:
+    """Passes on how many samples of a part are done."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch, self.count = watch, 0
+
+    def __call__(self, count: int) -> None:
+        self.count += count
+        self.watch(count)
+
+    def up_to(self, size: int) -> None:
+        """All samples of a part of some size are done."""
+        self.watch(size - self.count)
+        self.count = 0
+
+
+def _silent(_: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class CountErrors:
+    """Counts what is wrong, broken, open and verified among images (N, C, H, W) of bytes, by their
+    numbers. limit: seconds of the method "complete" for a sample. watch: is told of samples that it
+    has verified."""
+
+    eps: float
+    methods: tuple[str, ...]
+    settings: AttackSettings
+    limit: float | None
+    device: torch.device
+    watch: Watch = _silent
+
+    @torch.no_grad()
+    def __call__(self, about: Subject, part: Tensor) -> Tensor:
+        """How many samples there are, are wrong, broken, open, and verified by each method or one
+        before it: (4 + methods,) in float64."""
+        model = about.net.source
+        assert isinstance(model, nn.Module)
+        labels = about.labels[part].to(self.device)
+        pixels = about.images[part].to(self.device).float() / 255
+        ball = Linf(pixels, self.eps, lower=0.0, upper=1.0)
+        samples = _Samples(ball, labels, model(ball.centre).argmax(1) != labels, self.watch)
+        if self.settings.restarts:
+            samples.broken |= attack(model, ball, labels, **asdict(self.settings)).violated
+        verified = []
+        for method in self.methods:
+            if method == COMPLETE and self.limit is not None:
+                samples.verify(SampleVerifier(model, self.limit))
+            else:
+                samples.bound(about.net, method)
+            verified.append(samples.proved.sum())
+        known = (samples.wrong.sum(), samples.broken.sum(), samples.open.sum())
+        size = torch.tensor(len(part), device=self.device)
+        return torch.stack([size, *known, *verified]).double().cpu()
+
+
 class _Samples:
     """What is known of some samples (samples,): which are wrong, which are wrong or have a
-    counterexample, and which are proved. told: of how many ``watch`` was told."""
+    counterexample, and which are proved. watch: is told of each that is verified."""
 
-    def __init__(
-        self, ball: Linf, labels: Tensor, wrong: Tensor, watch: Callable[[int], None]
-    ) -> None:
+    def __init__(self, ball: Linf, labels: Tensor, wrong: Tensor, watch: Watch) -> None:
         self.ball, self.labels, self.watch = ball, labels, watch
         self.wrong, self.broken = wrong, wrong.clone()
         self.proved = torch.zeros_like(wrong)
-        self.told = 0
 
     @property
     def open(self) -> Tensor:
@@ -158,4 +207,3 @@ class _Samples:
             self.proved[sample] = verdict.status == HOLDS
             self.broken[sample] = verdict.status == VIOLATED
             self.watch(1)
-            self.told += 1
