@@ -19,8 +19,7 @@ NAMES = (
     "mlp", "activations", "glu", "maxout", "cnn", "resnet-basic", "unet-bilinear", "conv1d",
     "lstm", "gru", "attention-by-hand", "encoder-pre-gelu", "mixer",
 )  # fmt: skip
-METHODS = ("ibp", "crown", "alpha-crown")
-ALPHA = bl.Alpha(iterations=4)
+METHODS = {"ibp": None, "crown": None, "alpha-crown": bl.Alpha(iterations=4)}
 BATCH = 2
 
 
@@ -43,8 +42,8 @@ def bounds_of(name: str) -> dict[str, np.ndarray]:
             parameter.copy_(drawn(tuple(parameter.shape), seed) / width**0.5)
         net = bl.capture(model, *inputs)
         regions = tuple(bl.Linf(x, case.eps) for x in inputs)
-        for method in METHODS:
-            bounds = net.bounds(*regions, method=method, alpha=ALPHA)
+        for method, alpha in METHODS.items():
+            bounds = net.bounds(*regions, method=method, alpha=alpha)
             found[f"{name}, {method}"] = np.stack([bounds.lower.numpy(), bounds.upper.numpy()])
     return found
 

@@ -25,7 +25,8 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
         for kind in AUTOCAST:
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if not of_model and torch.get_default_device().type != "cpu":
+        # torch.get_default_device() of torch 2.6 does not know of ``with torch.device(...)``
+        if not of_model and torch.empty(0).device.type != "cpu":
             stack.enter_context(torch.device("cpu"))
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))

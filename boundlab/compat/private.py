@@ -45,6 +45,7 @@ __all__ = [
     "functional",
     "guards",
     "is_fake",
+    "is_pointwise",
     "is_traced",
     "masks_as_given",
     "op_arguments",
@@ -97,6 +98,18 @@ def op_arguments(op: Any) -> Sequence[Any]:
     """
     found: Sequence[Any] = op._schema.arguments
     return found
+
+
+UNMARKED = frozenset((torch.ops.aten.leaky_relu.default, torch.ops.aten.ldexp.Tensor))
+"""Pointwise operators that torch 2.6 and 2.10 do not mark as such; torch 2.13 does."""
+
+
+def is_pointwise(op: object) -> bool:
+    """Whether an operator acts on each element alone, as far as torch says.
+
+    Nothing else is known of how most such operators treat the samples of a batch.
+    """
+    return isinstance(op, OpOverload) and (torch.Tag.pointwise in op.tags or op in UNMARKED)
 
 
 def qualified_name(packet: object) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundlab.compat.private import OpOverload
+from boundlab.compat.private import is_pointwise
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.lookups import Lookup
 from boundlab.rules.registry import Call, Rule
@@ -56,7 +56,7 @@ def _acts_on_elements(rule: Rule, call: Call) -> bool:
     if isinstance(rule, Lookup):
         return 0 not in call.positions and len(call["self"].shape) == 1
     op = call.node.op
-    return isinstance(op, OpOverload) and torch.Tag.pointwise in op.tags
+    return is_pointwise(op)
 
 
 def _root(name: str, found: Interval) -> Interval:

@@ -73,6 +73,13 @@ def test_the_arguments_of_an_operator():
     assert (dtype.name, dtype.kwarg_only, dtype.default_value) == ("dtype", True, None)
 
 
+def test_pointwise_operators():
+    for op in (aten.add.Tensor, aten.leaky_relu.default, aten.ldexp.Tensor, aten.where.self):
+        assert private.is_pointwise(op)
+    for other in (aten.mm.default, aten.softmax.int, aten.add, torch.add):
+        assert not private.is_pointwise(other)
+
+
 def test_the_name_of_an_operator():
     assert private.qualified_name(aten.add) == "aten::add"
     assert private.qualified_name(torch.add) is None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
-from boundlab.compat.private import OpOverload
+from boundlab.compat.private import OpOverload, is_pointwise
 from boundlab.graph.graph import Node, Operator, op_name
 from boundlab.rules.registry import RULES
 from boundlab.rules.structure.forms import pointwise, samples_first
@@ -34,7 +32,7 @@ def find_structure(node: Node) -> Structure:
     found = STRUCTURES.get(op) or STRUCTURES.get(packet)
     if found is not None:
         return found
-    if isinstance(op, OpOverload) and torch.Tag.pointwise in op.tags:
+    if is_pointwise(op):
         return pointwise
     own = not isinstance(op, OpOverload) or op.namespace != "aten"
     if own and (op in RULES or packet in RULES):
