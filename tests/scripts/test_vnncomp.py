@@ -80,9 +80,9 @@ def test_installing(tmp_path: Path) -> None:
     """What would be run, with an interpreter that notes its arguments."""
     fake, log = tmp_path / "python", tmp_path / "log"
     made = tmp_path / "made" / "bin"
-    fake.write_text(
-        f'#!/bin/bash\necho "$@" >> "{log}"\nmkdir -p "{made}"\ncp "$0" "{made}/python"\n'
-    )
+    lines = ("#!/bin/bash", f'echo "$@" >> "{log}"', f'mkdir -p "{made}"')
+    copied = f'test -e "{made}/python" || cp "$0" "{made}/python"'
+    fake.write_text("\n".join([*lines, copied, ""]))
     fake.chmod(0o755)
     around = {**os.environ, "PYTHON": str(fake), "BOUNDLAB_ENVIRONMENT": str(made.parent)}
     subprocess.run([SCRIPTS / "install_tool.sh", "v1"], env=around, check=True, timeout=60)
