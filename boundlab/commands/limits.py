@@ -46,7 +46,7 @@ def process_age() -> float:
 def end_with_parent() -> None:
     """Let the system end this process with the one that started it, where Linux can and the
     starter has asked for it: what nobody waits for any more computes for nobody."""
-    parent = os.environ.get(PARENT, "")
+    parent = os.environ.pop(PARENT, "")  # it is not the parent of what this process may start
     if not parent.isdigit() or not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

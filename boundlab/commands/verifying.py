@@ -90,6 +90,8 @@ def _verify(options: argparse.Namespace) -> None:
         raise ArgumentError(f"--timeout must be a positive number of seconds, not {timeout:g}")
     if options.threads is not None and options.threads < 1:
         raise ArgumentError(f"--threads must be at least 1, not {options.threads}")
+    if options.ray is not None and options.instances is None:
+        raise ArgumentError("--ray spreads a list of instances (--instances)")
     single = (options.network, options.property)
     if options.networks:
         if options.network is None or (options.property, options.instances) != (None, None):

@@ -17,6 +17,9 @@ from boundlab.scaling.parcels import Parcel, Sender, new_folder, node_folder
 from boundlab.scaling.ray_pool import NodeTrouble, Pool, connected
 from boundlab.storage.files import write_atomically
 
+ENDS = (".onnx", ".onnx.gz", ".vnnlib", ".vnnlib.gz")
+"""Of names of files that travel."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -63,7 +66,10 @@ def parcels(task: Task, sender: Sender) -> dict[str, Parcel]:
 
 
 def file_named(word: str) -> Path | None:
-    """The file that a word of a command is, or names behind ``=``."""
+    """The network or property that a word of a command is, or names behind ``=``. Other files do
+    not travel: a file of this folder may be called as a word is."""
+    if not word.endswith(ENDS):
+        return None
     for text in (word, word.partition("=")[2]):
         try:
             if text and Path(text).is_file():
@@ -87,7 +93,8 @@ def work_here(token: str, task: Task, files: Mapping[str, Parcel], grace: float)
     own = {path: str(parcel.unpacked(folder)) for path, parcel in files.items()}
     here = new_folder(token)
     try:
-        words = [moved(word, {**own, str(task.folder): str(here)}) for word in task.command[1:]]
+        words = [moved(word, own) for word in task.command[1:]]
+        words = [word.replace(str(task.folder), str(here)) for word in words]
         local = Task(task.instance, (interpreter(task.command[0]), *words), here)
         ((_, outcome),) = run_tasks([local], 1, grace)
         error = outcome.error
@@ -102,10 +109,12 @@ def work_here(token: str, task: Task, files: Mapping[str, Parcel], grace: float)
 
 
 def moved(word: str, places: Mapping[str, str]) -> str:
-    """A word of a command with its paths as they are on this node."""
+    """A word of a command that names a file, with its path on this node."""
     for path, there in places.items():
-        if word == path or word.startswith(f"{path}/") or word.endswith(f"={path}"):
-            return word.replace(path, there)
+        if word == path:
+            return there
+        if word.endswith(f"={path}"):
+            return word.removesuffix(path) + there
     return word
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,6 +20,8 @@ ATTEMPTS = 5
 call that brings nodes down must end."""
 LOOK_SECONDS = 0.5
 """Between two looks at an interruption while nothing ends."""
+STARTS = 4
+"""How often a local cluster is started before it is given up."""
 STOP_SECONDS = 3.0
 """How long calls may take to stop when they are not wanted any more."""
 QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -219,22 +220,31 @@ def connected(address: str, most: int | None = None, threads: int = 1) -> Iterat
     if ray.is_initialized():
         yield Pool(ray, most, threads)
         return
-    started = time.monotonic()
-    try:
-        ray.init(**_settings(address, most, threads))
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError) as error:
-        text = " ".join(str(error).split())[:300]
-        raise ArgumentError(
-            f"no Ray cluster answers at {address!r} ({text}); --ray local starts one on this "
-            f"machine, docs/scaling.md says how to start one on many "
-            f"({time.monotonic() - started:.0f} s)"
-        ) from None
+    _connect(ray, address, _settings(address, most, threads))
     try:
         pool = Pool(ray, most, threads)
         pool.check()
         yield pool
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str, settings: dict[str, Any]) -> None:
+    """Connect this process. Nodes that start here have 30 s for that by Ray's own constant, which a
+    busy machine may exceed: they are started again."""
+    for left in range(STARTS - 1, -1, -1):
+        try:
+            ray.init(**settings)
+            return
+        except Exception as error:  # Ray raises the bare type where a node does not start
+            ray.shutdown()
+            if address == LOCAL and left:
+                continue
+            text = " ".join(str(error).split())[:300]
+            raise ArgumentError(
+                f"no Ray cluster answers at {address!r} ({text}); --ray local starts one on this "
+                "machine, docs/scaling.md says how to start one on many"
+            ) from None
 
 
 def _settings(address: str, most: int | None, threads: int) -> dict[str, Any]:

@@ -180,6 +180,7 @@ def test_what_cannot_be_read_is_an_error(
         (["net.onnx", "p.vnnlib", "--timeout", "nan"], "positive number of seconds"),
         (["net.onnx", "p.vnnlib", "--threads", "0"], "--threads must be at least 1"),
         (["net.onnx", "p.vnnlib", "--memory", "much"], "2 GiB"),
+        (["net.onnx", "p.vnnlib", "--ray", "local"], "--ray spreads a list"),
         (["net.onnx", "--instances", "i.csv", "--output", "o"], "no network or property"),
         (["--instances", "i.csv"], "--output DIR"),
         (["--instances", "none.csv", "--output", "o"], "No such file"),

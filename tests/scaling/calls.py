@@ -40,11 +40,11 @@ def trouble(number: int, folder: str) -> int:
 
 
 def sleep_on(number: int, folder: str, seconds: float) -> tuple[int, str]:
-    """Notes that it has begun, and on which node."""
+    """Notes that it has begun, on which node, and in which process."""
     import ray
 
     node = ray.get_runtime_context().get_node_id()
     with (Path(folder) / "begun").open("a") as file:
-        file.write(f"{number} {node}\n")
+        file.write(f"{number} {node} {os.getpid()}\n")
     time.sleep(seconds)
     return number, node

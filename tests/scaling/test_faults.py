@@ -93,13 +93,13 @@ def write_files(folder: Path) -> None:
         node("Reshape", ["t", "column"], ["c"]),
         node("Reshape", ["t", "row"], ["r"]),
         node("MatMul", ["c", "r"], ["m"]),
-        node("ReduceSum", ["m", "axes"], ["y"], keepdims=0),
+        node("ReduceSum", ["m", "axes"], ["y"], keepdims=1),
     ]
     constants = {
         "a": wide,
         "column": np.array([-1, 12000, 1]),
         "row": np.array([-1, 1, 12000]),
-        "axes": np.array([2]),
+        "axes": np.array([1, 2]),
     }
     written(model(nodes, {"x": ("n", 2)}, ["y"], constants), folder, "hungry.onnx")
 

@@ -53,9 +53,16 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     size = {"num_cpus": 1, "object_store_memory": STORE}
-    found = Cluster(initialize_head=True, head_node_args={**size, "include_dashboard": False})
-    for _ in range(2):
-        found.add_node(wait=False, **size)
+    found = Cluster(shutdown_at_exit=True)
+    for number in range(3):
+        for left in range(5, -1, -1):
+            try:
+                found.add_node(wait=False, **size, include_dashboard=False)
+                break
+            except Exception:  # Ray gives a node 30 s to start, and raises the bare type
+                assert left, f"node {number} does not start"
+                if number == 0:
+                    found = Cluster(shutdown_at_exit=True)
     ray.init(address=found.address, logging_level="ERROR", log_to_driver=False)
     wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
     yield found
@@ -287,7 +294,7 @@ def test_a_property_that_is_spread(cluster: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("boundlab.scaling.spreading.ALONE", 1e-3)
     model = network(0)
     x = torch.rand(2000, 3) * 2 - 1
-    outputs = model(x)
+    outputs = model(x).detach()
     gap = float((outputs[:, 1] - outputs[:, 0]).max())
     region = bl.Box(-torch.ones(1, 3), torch.ones(1, 3))
     holds = bl.Property(region, lambda y: y[:, 1] - y[:, 0] <= gap + 0.3)
@@ -298,7 +305,7 @@ def test_a_property_that_is_spread(cluster: Any, monkeypatch: pytest.MonkeyPatch
     found = verify_spread(model, broken, 300.0, ray="auto", workers=2)
     assert found.status == "violated" and found.counterexample is not None
     x, y = found.counterexample.inputs, found.counterexample.outputs
-    assert torch.equal(model(x), y) and bool(broken.violated(x, y).all())
+    assert torch.equal(model(x).detach(), y) and bool(broken.violated(x, y).all())
     assert verify_spread(model, holds, 1e-3, ray="auto").status == "unknown"
 
 
@@ -309,20 +316,25 @@ def test_a_node_that_is_killed_loses_nothing(cluster: Any, tmp_path: Path) -> No
     ray = ray_pool.import_ray()
     doomed = cluster.list_all_nodes()[-1]
     begun = tmp_path / "begun"
-    numbers = list(range(24))
+    numbers = list(range(12))
     with connected("auto") as pool:
-        found = pool.run(calls.sleep_on, [(number, str(tmp_path), 0.5) for number in numbers])
+        found = pool.run(calls.sleep_on, [(number, str(tmp_path), 3.0) for number in numbers])
         ended = []
         killed = False
         while len(ended) < len(numbers):
             ended.append(next(found).value)
-            if not killed and doomed.node_id in begun.read_text():
+            lines = [line.split() for line in begun.read_text().splitlines()]
+            there = {int(line[0]): int(line[2]) for line in lines if line[1] == doomed.node_id}
+            unfinished = set(there) - {number for number, _ in ended}
+            if not killed and unfinished:
                 cluster.remove_node(doomed, allow_graceful=False)
+                for number in unfinished:  # as when the machine dies
+                    os.kill(there[number], signal.SIGKILL)
                 killed = True
     assert killed and sorted(number for number, _ in ended) == numbers
     wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
-    lines = begun.read_text().splitlines()
-    assert len(lines) > len(numbers)  # what the node had begun was begun again
+    again = begun.read_text().splitlines()
+    assert len(again) > len(numbers)  # what the node had begun was begun again
     tasks = [fake(tmp_path, str(number), ANSWER) for number in range(6)]
     ends = [task.instance.onnx for task, one in RaySpread(pool)(tasks) if one.status == "sat"]
     assert sorted(ends) == [task.instance.onnx for task in tasks]

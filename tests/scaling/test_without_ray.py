@@ -244,16 +244,16 @@ def test_paths_of_commands(tmp_path: Path) -> None:
     task = Task(Instance("net.onnx", "p.vnnlib", 1.0), words, Path(out))
     found = parcels(task, Sender(Pool(FakeRay())))
     assert set(found) == {net, prop}
-    there = {net: "/n/net.onnx", prop: "/n/p.vnnlib", out: "/n/task"}
+    there = {net: "/n/net.onnx", prop: "/n/p.vnnlib"}
     assert [moved(word, there) for word in words[1:]] == [
         "verify",
         "/n/p.vnnlib",
         "--network",
         "f=/n/net.onnx",
         "--json",
-        "/n/task/o.json",
+        f"{out}/o.json",
     ]
-    assert file_named("x" * 5000) is None and file_named("") is None
+    assert file_named("x" * 5000 + ".onnx") is None and file_named("") is None
 
 
 def test_a_subject_that_travels_is_the_same() -> None:
