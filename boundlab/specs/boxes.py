@@ -94,6 +94,8 @@ class _Bounds:
                 np.maximum.at(self.lower, one.index[~one.upper], one.end[~one.upper])
                 continue
             linear = one.linear
+            if _is_true(one):
+                continue  # such a row is never positive, and would hide how far others are from it
             if linear.outputs or len(linear.inputs) != 1:
                 rest.append(one)
                 continue
@@ -164,6 +166,14 @@ class _Bounds:
                 index = int(np.flatnonzero(~np.isfinite(end))[0])
                 raise ArgumentError(f"{name(index)} has no {side} bound")
         return Box(torch.from_numpy(self.lower)[None], torch.from_numpy(self.upper)[None])
+
+
+def _is_true(one: Inequality) -> bool:
+    """Whether an inequality speaks of nothing, and holds."""
+    linear = one.linear
+    if any(linear.inputs.values()) or any(linear.outputs.values()):
+        return False
+    return linear.constant < 0 or (linear.constant == 0 and not one.strict)
 
 
 def _divided(constant: float, coefficient: float, outward: float) -> float:

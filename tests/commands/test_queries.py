@@ -230,6 +230,14 @@ def test_bounds_that_others_imply() -> None:
         read_question(text.replace("(>= U[0] 0.0)", "(<= U[0] 9.0)") + "(assert (<= Y[0] 0.0))")
 
 
+def test_what_is_equal_by_itself_is_no_row() -> None:
+    text = SAME_INPUTS.format(relation="equal-to") + "(assert (>= V[0] 0.5))(assert (<= 0 1))"
+    question = read_question(text)
+    (clause,) = question.prop.cases(2)[0].clauses
+    assert clause.outputs.tolist() == [[0.0, -1.0]] and clause.constant.tolist() == [0.5]
+    assert question.places == (0, 1, 0, 1)
+
+
 def test_bounds_are_passed_on() -> None:
     names = "XUVW"
     nets = "".join(
