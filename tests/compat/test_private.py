@@ -15,7 +15,6 @@ from torch import nn
 from torch.export import _trace
 from torch.nn.modules import transformer
 
-import boundlab as bl
 from boundlab.compat import private
 
 aten = torch.ops.aten
@@ -416,13 +415,3 @@ def test_traced_modules_are_told_from_scripted_ones() -> None:
         traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
         scripted = torch.jit.script(nn.Linear(2, 2))
     assert private.is_traced(traced) and not private.is_traced(scripted)
-
-
-def test_programs_are_spliced_where_that_was_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = lambda: bl.capture(lambda x: torch.nn.functional.layer_norm(x, (3,)), torch.randn(2, 3))
-    names = []
-    for version in ((2, 13), (2, 12)):
-        monkeypatch.setattr(private, "VERSION", version)
-        assert private.takes_apart_by_operator() is (version == (2, 13))
-        names.append([str(node.op) for node in net().graph.nodes.values()])
-    assert names[0] == names[1]
