@@ -1,12 +1,11 @@
 """Two versions of this project on the same questions, in turn: what a change costs.
 
     git worktree add ../before COMMIT python -m benchmarks.compare ../before [--parts verification
-    training memory capture] [--only TEXT] [--rounds N] [--threads N]
+    training memory] [--only TEXT] [--rounds N] [--threads N]
 
 Each version is a process of its own, with its own benchmarks; one works while the other waits. A
 round asks both, and rounds take turns in who is first. The ratio is after / before: of the best
-rounds, and of the medians. Captures are measured in seconds of the processor, and need
-``transformers`` for public models.
+rounds, and of the medians.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent
-PARTS = ("verification", "training", "memory", "capture")
+PARTS = ("verification", "training", "memory")
 LEAST = 1.0
 """Seconds that a version works on a row at least; then it may have had more rounds than asked
 for."""
@@ -55,10 +54,6 @@ def rows(part: str) -> Iterator[str]:
             for step in ("natural", "ibp", "fused", "unfused")
             if case.runs(step)
         )
-    elif part == "capture":
-        from benchmarks.capturing import subjects
-
-        yield from subjects()
     else:
         from benchmarks.memory import CASES as QUESTIONS
 
@@ -68,10 +63,6 @@ def rows(part: str) -> Iterator[str]:
 def task_of(part: str, row: str) -> Callable[[], Any]:
     """What is timed for a row of verification or training."""
     name, _, how = row.rpartition("/")
-    if part == "capture":
-        from benchmarks.capturing import task
-
-        return task(row)
     if part == "training":
         from benchmarks.training import CASES
 
@@ -101,10 +92,9 @@ def serve(threads: int) -> None:
         if (part, row) not in known:
             known = {(part, row): task_of(part, row)}
             known[part, row]()
-        clock = time.process_time if part == "capture" else time.perf_counter
-        began = clock()
+        began = time.perf_counter()
         known[part, row]()
-        print(json.dumps(clock() - began), flush=True)
+        print(json.dumps(time.perf_counter() - began), flush=True)
 
 
 # -- both ------------------------------------------------------------------------------------------

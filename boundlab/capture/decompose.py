@@ -9,7 +9,6 @@ value.
 from __future__ import annotations
 
 import functools
-import logging
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,16 +20,12 @@ from torch.export import ExportedProgram, default_decompositions
 from torch.export.graph_signature import InputKind
 
 from boundlab.capture.complex_rows import find_row
-from boundlab.capture.complex_writer import is_complex, tensors_of
-from boundlab.capture.pieces import NotPlain
+from boundlab.capture.complex_writer import is_complex
 from boundlab.capture.simplify import VIEWS
-from boundlab.capture.splicing import splice
 from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once, pytree
 from boundlab.errors import BoundlabError, CaptureError
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from boundlab.rules.structure.table import STRUCTURES
-
-log = logging.getLogger("boundlab")
 
 RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 """Taken apart by torch's own decompositions into linear maps, gates and products."""
@@ -59,7 +54,7 @@ def _without(program: ExportedProgram, op: OpOverload) -> ExportedProgram:
         own = {one: known[one] for one in missing if one in known}
         if len(own) < len(missing):
             break
-        program = _taken_apart_whole(program, {**_recurrent(), **own, **_compositions()})
+        program = _taken_apart(program, {**_recurrent(), **own, **_compositions()})
         missing = _without_rules(program) - before
         if not missing:
             return program
@@ -67,19 +62,10 @@ def _without(program: ExportedProgram, op: OpOverload) -> ExportedProgram:
 
 
 def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedProgram:
-    """The program with all operators of a table written by its functions."""
-    try:
-        return splice(program, table)
-    except NotPlain as reason:
-        log.debug("the program is taken apart as a whole: %s", reason)
-        return _taken_apart_whole(program, table)
+    """The program with all operators of a table written by its functions.
 
-
-def _taken_apart_whole(program: ExportedProgram, table: Decompositions) -> ExportedProgram:
-    """The same by torch, which traces the whole program.
-
-    The functions may order their results in memory otherwise than the operator does, so that a
-    recorded view would not fit: views become reshapes first.
+    These may order their results in memory otherwise than the operator does, so that a recorded
+    view would not fit: views become reshapes first.
     """
     for node in program.graph.nodes:
         if node.target in VIEWS:
@@ -110,9 +96,9 @@ def _without_rules(program: ExportedProgram) -> set[OpOverload]:
 
 
 def _computes_numbers(node: fx.Node) -> bool:
-    """Whether a node is a call on tensors with results that are tensors of numbers, not of truth
+    """Whether a node is a call on values with results that are tensors of numbers, not of truth
     values."""
-    if node.op != "call_function" or not any(map(tensors_of, node.all_input_nodes)):
+    if node.op != "call_function" or not node.all_input_nodes:
         return False
     results = [one for one in pytree.tree_leaves(node.meta.get("val")) if isinstance(one, Tensor)]
     return any(one.dtype != torch.bool for one in results)

@@ -1,9 +1,8 @@
 """What is set around a call and must not change its answer: autocast, inference mode, the default
-device; and the garbage collector."""
+device."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -32,20 +31,6 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
         yield
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Let the garbage collector pause: what a trace makes is looked through again and again while
-    it grows, which takes up to a tenth of its time. It goes on afterwards, if it was at work
-    before."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def usable(value: Any) -> Any:

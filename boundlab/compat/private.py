@@ -11,7 +11,7 @@ import builtins
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -37,12 +37,9 @@ from torch.utils._sympy.value_ranges import ValueRanges
 __all__ = [
     "OpOverload",
     "TorchDispatchMode",
-    "always_taken_apart",
     "any_free_size",
     "backward_pass",
-    "fake_mode_of",
     "free_sizes_computed",
-    "functional",
     "guards",
     "is_fake",
     "is_pointwise",
@@ -56,13 +53,9 @@ __all__ = [
     "pytree",
     "qualified_name",
     "quiet",
-    "says_what_it_shares",
     "size_expression",
-    "takes_apart_by_operator",
     "version",
     "will_execute",
-    "with_gradients",
-    "writes",
 ]
 
 VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])
@@ -78,12 +71,6 @@ VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])
 
 # ``TorchDispatchMode``: benchmarks count the operators that a call runs, and load_onnx refuses
 # files whose constants are too large on the way.
-
-
-# ``with_gradients``: a part of a program that runs with or without gradients. Its arguments are
-# whether it does, its graph, and the inputs of that. Without it programs with such a part would
-# have to be traced once more as a whole.
-with_gradients = torch.ops.higher_order.wrap_with_set_grad_enabled
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -291,71 +278,6 @@ def operators_listed_once() -> AbstractContextManager[None]:
 
 
 _list_operators = _export_utils._materialize_cpp_cia_ops
-
-
-def takes_apart_by_operator() -> bool:
-    """Whether programs are taken apart operator by operator, which rests on much that is private:
-    on torch 2.13 alone, where it was tested. Others take a program apart as a whole, in up to three
-    times as long."""
-    return VERSION == (2, 13)
-
-
-def always_taken_apart(op: OpOverload) -> Callable[..., Any] | None:
-    """The function by which torch.export writes an operator whenever a program is taken apart: it
-    is made of others, and its result may be a view of its argument (``flatten``), or it does not
-    say what it does (``dropout``), or its gradient is that of the others (``softshrink``). None if
-    there is none.
-
-    Without it operators would be left of which torch.export leaves nothing.
-    """
-    if _export_utils._is_cia_op(op):
-        return None if _export_utils._check_valid_to_preserve(op) else op.decompose
-    found: Callable[..., Any] | None = op.py_kernels.get(torch._C.DispatchKey.Autograd)
-    return found
-
-
-def says_what_it_shares(op: object) -> bool:
-    """Whether the schema of an operator says in which arguments' memory its result may lie. What is
-    made of others may not say so.
-
-    Without it nothing could be said of programs that write into tensors.
-    """
-    return isinstance(op, OpOverload) and not _export_utils._is_cia_op(op)
-
-
-def functional(op: OpOverload) -> OpOverload | None:
-    """The operator that gives as a new tensor what another one writes into its first argument:
-    ``aten.relu`` of ``aten.relu_``; None if there is none of that name.
-
-    Without it programs that write into tensors would have to be traced as a whole.
-    """
-    name, overload = op._schema.name, op._schema.overload_name
-    if not name.startswith("aten::") or not name.endswith("_"):
-        return None
-    found = torch._C._dispatch_has_kernel(f"{name[:-1]}.{overload}".removesuffix("."))
-    if not found:
-        return None
-    packet = getattr(torch.ops.aten, name[len("aten::") : -1])
-    return getattr(packet, overload or "default")
-
-
-def writes(op: OpOverload) -> bool:
-    """Whether an operator writes into a tensor that it is given.
-
-    Without it a program could be taken apart operator by operator where the order of writing and
-    reading matters.
-    """
-    return op._schema.is_mutable
-
-
-def fake_mode_of(tensors: Iterable[Tensor]) -> _fake_tensor.FakeTensorMode | None:
-    """The mode that the stand-ins of a trace belong to; None if none of the tensors is one.
-
-    What is traced later for the same program has to compute with the same. Without it no operator
-    could be traced alone.
-    """
-    found = (t.fake_mode for t in tensors if isinstance(t, _fake_tensor.FakeTensor))
-    return next(found, None)
 
 
 @contextmanager

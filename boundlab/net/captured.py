@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.capture.torch_export import Trace, export, traced_sizes
-from boundlab.compat.ambient import undisturbed, without_collector
+from boundlab.capture.torch_export import export
+from boundlab.compat.ambient import undisturbed
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Ref
@@ -24,14 +24,13 @@ Examples = tuple[tuple[Any, ...], dict[str, Any]]
 class Captured:
     """A model as a graph. source: holds its parameters. inputs, outputs: the structures of its
     arguments and results. device: where it was captured, if its graph holds tensors or makes them
-    there. traced: the batch sizes of its inputs with which it was traced."""
+    there."""
 
     source: nn.Module | ExportedProgram
     graph: Graph
     inputs: pytree.TreeSpec
     outputs: pytree.TreeSpec
     device: torch.device | None = None
-    traced: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -39,18 +38,15 @@ class Captured:
         examples: Examples,
         batched: bool | None,
         own_size: bool = False,
-        trace: Trace | None = None,
     ) -> Captured:
-        """Capture a model on examples. own_size: for their batch size alone. trace: what is known
-        of the model on these examples."""
-        with undisturbed(of_model=True), without_collector():
-            graph, inputs, outputs = export(source, *examples, batched, own_size, trace)
-        traced = traced_sizes(examples)
+        """Capture a model on examples. own_size: for their batch size alone."""
+        with undisturbed(of_model=True):
+            graph, inputs, outputs = export(source, *examples, batched, own_size)
         if not graph.knows_devices:
-            return Captured(source, graph, inputs, outputs, traced=traced)
+            return Captured(source, graph, inputs, outputs)
         tensors = [leaf for leaf in pytree.tree_leaves(examples) if has_dimensions(leaf)]
         device = tensors[0].device if tensors else None
-        return Captured(source, graph, inputs, outputs, device, traced)
+        return Captured(source, graph, inputs, outputs, device)
 
     @property
     def targets(self) -> tuple[str, ...]:

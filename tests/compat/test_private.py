@@ -275,51 +275,6 @@ def test_operators_are_listed_once(monkeypatch):
     assert len(count) == usual
 
 
-def test_what_is_always_taken_apart():
-    apart = (aten.flatten.using_ints, aten.dropout.default, aten.softshrink.default)
-    assert all(map(private.always_taken_apart, apart))
-    kept = (aten.linear.default, aten.matmul.default, aten.relu.default, aten.view.default)
-    assert not any(map(private.always_taken_apart, kept))
-
-
-def test_what_says_in_whose_memory_its_result_lies():
-    assert all(map(private.says_what_it_shares, (aten.view.default, aten.relu.default)))
-    silent = (aten.flatten.using_ints, aten.dropout.default, print)
-    assert not any(map(private.says_what_it_shares, silent))
-
-
-def test_what_writes_and_its_operator_without_writing():
-    assert private.writes(aten.relu_.default)
-    assert not private.writes(aten.relu.default)
-    assert private.functional(aten.relu_.default) is aten.relu.default
-    assert private.functional(aten.add_.Tensor) is aten.add.Tensor
-    assert private.functional(aten.relu.default) is None
-    assert private.functional(torch.ops.aten.set_.source_Tensor) is not aten.add.Tensor
-
-
-def test_the_mode_that_stand_ins_belong_to():
-    program = exported(torch.relu, torch.ones(2, 3))
-    values = [node.meta["val"] for node in program.graph.nodes if node.op != "output"]
-    mode = private.fake_mode_of(values)
-    with mode:
-        assert private.is_fake(torch.ones(2))
-    assert private.fake_mode_of([torch.ones(2)]) is None
-
-
-def test_parts_without_gradients():
-    def forward(x):
-        with torch.no_grad():
-            y = x * 2
-        return y + x
-
-    program = exported(forward, torch.ones(2, 3))
-    (call,) = (node for node in program.graph.nodes if node.target is private.with_gradients)
-    enabled, part, *inputs = call.args
-    assert enabled is False
-    assert part.op == "get_attr"
-    assert [node.name for node in inputs] == ["inputs_0"]
-
-
 class Records(logging.Handler):
     def __init__(self):
         super().__init__()
