@@ -269,7 +269,7 @@ def test_a_list_leaves_a_report(command: list[str], tmp_path: Path) -> None:
 def test_a_report_is_left_after_an_interrupt(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(plan: verifying.Plan, held: OutcomeFile, _: object) -> None:
+    def interrupted(plan: verifying.Plan, held: OutcomeFile, *_: object) -> None:
         held.put(plan.instances[0], Outcome("unsat", 2.0))
         raise KeyboardInterrupt
 
