@@ -85,13 +85,7 @@ def add_command(commands: Commands) -> None:
 
 def _verify(options: argparse.Namespace) -> None:
     end_with_parent()
-    timeout = options.timeout
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise ArgumentError(f"--timeout must be a positive number of seconds, not {timeout:g}")
-    if options.threads is not None and options.threads < 1:
-        raise ArgumentError(f"--threads must be at least 1, not {options.threads}")
-    if options.ray is not None and options.instances is None:
-        raise ArgumentError("--ray spreads a list of instances (--instances)")
+    _check_options(options)
     single = (options.network, options.property)
     if options.networks:
         if options.network is None or (options.property, options.instances) != (None, None):
@@ -106,6 +100,17 @@ def _verify(options: argparse.Namespace) -> None:
     else:
         files = options.network, options.property
         _one(options, lambda deadline: answer(*files, deadline, options.threads))
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Refuse options that no run takes."""
+    timeout = options.timeout
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ArgumentError(f"--timeout must be a positive number of seconds, not {timeout:g}")
+    if options.threads is not None and options.threads < 1:
+        raise ArgumentError(f"--threads must be at least 1, not {options.threads}")
+    if options.ray is not None and options.instances is None:
+        raise ArgumentError("--ray spreads a list of instances (--instances)")
 
 
 def _to_query(options: argparse.Namespace, deadline: float) -> Answer:
