@@ -1,8 +1,9 @@
 """What is set around a call and must not change its answer: autocast, inference mode, the default
-device."""
+device; and the garbage collector."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -31,6 +32,19 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
         yield
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Pause the garbage collector: a trace is looked through again and again while it grows, which
+    takes up to a tenth of the time of a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def usable(value: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from boundlab.capture.torch_export import export
-from boundlab.compat.ambient import undisturbed
+from boundlab.compat.ambient import undisturbed, without_collector
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Ref
@@ -40,7 +40,7 @@ class Captured:
         own_size: bool = False,
     ) -> Captured:
         """Capture a model on examples. own_size: for their batch size alone."""
-        with undisturbed(of_model=True):
+        with undisturbed(of_model=True), without_collector():
             graph, inputs, outputs = export(source, *examples, batched, own_size)
         if not graph.knows_devices:
             return Captured(source, graph, inputs, outputs)
