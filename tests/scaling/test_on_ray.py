@@ -28,8 +28,8 @@ from boundlab.scaling.parts import parts_on
 from boundlab.scaling.ray_pool import Pool, WorkerLost, connected
 from boundlab.scaling.spreading import verify_spread
 from boundlab.training.evaluation import evaluate
-from tests.commands.test_verifying import LARGEST, rows, write_network, write_property
 from tests.helpers.commands import run
+from tests.helpers.instances import LARGEST, rows, write_network, write_property
 from tests.scaling import calls
 
 pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'boundlab[ray]'")
