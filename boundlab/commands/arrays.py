@@ -14,8 +14,6 @@ from torch import Tensor
 from boundlab.errors import ArgumentError
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
-LAYOUTS = ("chw", "hwc")
-"""Orders of the channels, height and width of an image in a file."""
 
 
 def load_data(

@@ -8,7 +8,7 @@ import json
 import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -23,23 +23,12 @@ from rich.table import Table
 from torch import nn
 
 from boundlab.attacks import AttackSettings
-from boundlab.commands.arguments import (
-    Commands,
-    add_checkpoint,
-    add_count,
-    add_folder,
-    add_methods,
-    add_ray,
-    add_timeout,
-    number,
-    numbers,
-)
-from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
+from boundlab.commands.devices import device_named, set_threads
+from boundlab.commands.speaking import out, progress, say, write_json
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Images, central_crop, load
 from boundlab.data.sentences import SST, Sentences, load_sentences
 from boundlab.errors import ArgumentError
-from boundlab.methods.method import METHODS
 from boundlab.models import build
 from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
@@ -53,94 +42,12 @@ from boundlab.training.checkpoints import (
 from boundlab.training.evaluation import FORMAT, Errors, evaluate
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
-from boundlab.training.recipes import RECIPES, recipe_named
+from boundlab.training.recipes import recipe_named
 from boundlab.training.trainer import Progress as Step
 from boundlab.training.trainer import Trainer
 from boundlab.verify.samples import COMPLETE, time_limit
 
 RESULT = "errors.json"
-
-
-def add_commands(commands: Commands) -> None:
-    """The two commands with their arguments."""
-    _add_train(commands)
-    _add_evaluate(commands)
-
-
-def _add_train(commands: Commands) -> None:
-    train = commands.add_parser(
-        "train",
-        help="train a certifiably robust network",
-        description=(
-            "Train by a recipe: a name or a TOML file, every entry of which can be set by a flag."
-        ),
-        epilog=(
-            f"recipes: {', '.join(RECIPES)}. Many processes: torchrun --nproc-per-node N -m "
-            "boundlab train ..."
-        ),
-    )
-    train.set_defaults(command=_train)
-    train.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a TOML file")
-    add_folder(train, "--files", "where the files of the data set are")
-    add_folder(train, "--output", "folder for checkpoint, metrics and recipe")
-    train.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint in the output folder"
-    )
-    add_threads(train, "threads of a process")
-    add_count(train, "--limit", "only the first N training images")
-    add_device(train)
-    kinds = get_type_hints(Recipe)
-    for field in fields(Recipe):
-        if field.name != "name":
-            train.add_argument(
-                f"--{field.name}",
-                metavar="VALUE",
-                help=f"default of a recipe: {field.default}",
-                **_flag(kinds[field.name]),
-            )
-
-
-def _add_evaluate(commands: Commands) -> None:
-    test = commands.add_parser(
-        "evaluate", help="error of a trained network, clean and attacked, and what is verified"
-    )
-    test.set_defaults(command=_evaluate)
-    add_checkpoint(test)
-    add_folder(test, "--files", "where the files of the data set are")
-    test.add_argument("--eps", type=number, metavar="EPS", help="radius (default: the recipe's)")
-    add_methods(test, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
-    add_timeout(test)
-    add_count(test, "--steps", "steps of the attack", 40)
-    add_count(test, "--restarts", "random starts of the attack, 0 for none", 2)
-    test.add_argument("--batch", type=int, default=200, metavar="N")
-    test.add_argument(
-        "--budgets",
-        type=int,
-        nargs="+",
-        metavar="N",
-        help=("of sentences: numbers of replaced words (default: 0 to 6)"),
-    )
-    add_count(test, "--limit", "only the first N test images")
-    add_threads(test, "threads of a process")
-    add_ray(test)
-    add_device(test)
-
-
-def _flag(kind: Any) -> dict[str, Any]:
-    """How the command line reads a value of a recipe."""
-    if kind is bool:
-        return {"type": _truth}
-    if kind in (int, str):
-        return {"type": kind}
-    if kind is float:
-        return {"type": number}
-    return {"type": numbers}
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
 
 
 # -- train -----------------------------------------------------------------------------------------
@@ -160,7 +67,8 @@ def _recipe(options: argparse.Namespace) -> Recipe:
     return Recipe.read(values, base)
 
 
-def _train(options: argparse.Namespace) -> None:
+def train(options: argparse.Namespace) -> None:
+    """Train by a recipe."""
     recipe = _recipe(options)
     set_threads(options.threads)
     processes = Processes.here(device_named(options.device))
@@ -183,13 +91,11 @@ def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespac
         data = load(recipe.data, options.files, "train")
     trainer = Trainer(recipe, data.first(options.limit), options.output, processes)
     resumed = options.resume and trainer.resume()
-    console = Console(quiet=processes.rank > 0)
+    console = Console(quiet=options.quiet or processes.rank > 0)
     if resumed:
         console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
     _follow(trainer, console)
-    console.print(
-        f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False
-    )
+    say(console, f"Trained: {options.output / CHECKPOINT}")
 
 
 def _follow(trainer: Trainer, console: Console) -> None:
@@ -259,7 +165,8 @@ def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Im
     return data
 
 
-def _evaluate(options: argparse.Namespace) -> None:
+def evaluate_trained(options: argparse.Namespace) -> None:
+    """Evaluate a trained network."""
     set_threads(options.threads)
     time_limit(options.timeout, options.methods)
     if read_checkpoint(options.checkpoint)["recipe"].get("data") == SST:
@@ -267,7 +174,7 @@ def _evaluate(options: argparse.Namespace) -> None:
             raise ArgumentError(f"the method {COMPLETE!r} verifies images, not sentences")
         if options.ray is not None:
             raise ArgumentError("--ray spreads images, not sentences")
-        evaluate_sentences(options, Console())
+        evaluate_sentences(options)
         return
     model, recipe, size = load_trained(options.checkpoint)
     eps = recipe.eps if options.eps is None else options.eps
@@ -277,10 +184,10 @@ def _evaluate(options: argparse.Namespace) -> None:
     try:
         data = test_images(recipe, options.files, size, options.limit)
         attack = AttackSettings(options.steps, options.restarts)
-        console = Console(quiet=processes.rank > 0)
         columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        quiet = processes.rank > 0
         with (
-            Progress(*columns, console=console, transient=True, disable=console.quiet) as bar,
+            Progress(*columns, console=progress(options), transient=True, disable=quiet) as bar,
             parts_on(options.ray, processes.device) as spread,
         ):
             task = bar.add_task("", total=-(-len(data) // processes.count))
@@ -297,11 +204,12 @@ def _evaluate(options: argparse.Namespace) -> None:
                 spread=spread,
             )
         if processes.rank == 0:
-            _print(console, found, _table(found, recipe, eps, bool(options.restarts)))
+            _print(out(options), found, _table(found, recipe, eps, bool(options.restarts)))
             about = {"format": FORMAT, "recipe": recipe.name, "seed": recipe.seed, "eps": eps}
             content = {**about, **asdict(found)}
             path = folder_of(options.checkpoint) / RESULT
             write_atomically(path, json.dumps(content, indent=1) + "\n")
+            write_json(options, content)
     finally:
         processes.leave()
 

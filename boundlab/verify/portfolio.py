@@ -16,6 +16,7 @@ from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.descent import pulled_inside
 from boundlab.attacks.targets import Model, Target
 from boundlab.capture.torch_export import Function
+from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError, TimeLimit
 from boundlab.methods.deadline import until
 from boundlab.net import Net
@@ -28,7 +29,6 @@ from boundlab.verify.solving import Solving
 from boundlab.verify.trend import rate
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
-TIMEOUT = 60.0
 FIRST_ATTACK, SECOND_ATTACK, ATTACK_SHARE = 0.1, 0.5, 0.1
 """Seconds of the attack before all bounds, and after the first ones; the share of what was spent
 between that later ones may take."""
