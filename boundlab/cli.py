@@ -9,7 +9,7 @@ import shlex
 import sys
 
 from boundlab.commands.limits import beginning, is_about_memory
-from boundlab.commands.speaking import listen
+from boundlab.commands.speaking import listening
 from boundlab.commands.table import Command, parser_of_all
 from boundlab.errors import BoundlabError
 
@@ -36,8 +36,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run(command: Command, options: argparse.Namespace) -> int:
     """Run a command, with an exit code and a line for what goes wrong."""
     try:
-        listen(options)
-        command(options)
+        with listening(options):
+            command(options)
         sys.stdout.flush()
         return 0
     except BoundlabError as error:

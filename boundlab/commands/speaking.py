@@ -22,7 +22,8 @@ STDOUT = "-"
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | int | bool | None"
 
 
-def listen(options: argparse.Namespace) -> None:
+@contextmanager
+def listening(options: argparse.Namespace) -> Iterator[None]:
     """Show what the library logs: warnings, with ``--verbose`` what it does, with ``--quiet``
     errors alone."""
     level = logging.WARNING
@@ -31,10 +32,14 @@ def listen(options: argparse.Namespace) -> None:
     elif options.verbose:
         level = logging.INFO
     logger = logging.getLogger("boundlab")
-    for handler in [one for one in logger.handlers if isinstance(one, _Terminal)]:
-        logger.removeHandler(handler)  # of an earlier command in this process
-    logger.addHandler(_Terminal())
+    handler, before = _Terminal(), logger.level
+    logger.addHandler(handler)
     logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 class _Terminal(logging.StreamHandler):  # type: ignore[type-arg]

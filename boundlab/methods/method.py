@@ -80,6 +80,8 @@ ALIASES = {
     "ibp+backward": "crown-ibp",
     "crown-optimized": "alpha-crown",
     "alpha crown": "alpha-crown",
+    "deeppoly": "crown",
+    "interval-bound-propagation": "ibp",
     "forward-backward": "forward+backward",
     "\u03b1-crown": "alpha-crown",
     "\u03b2-crown": "beta-crown",
