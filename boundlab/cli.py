@@ -1,5 +1,6 @@
 """The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``,
-``compare``, ``supports``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
+``compare``, ``supports``, ``recipes``, ``train``, ``curves``, ``evaluate``, ``export``,
+``flatness``, ``words`` and ``ops``."""
 
 from __future__ import annotations
 
@@ -14,9 +15,13 @@ from boundlab.commands import (
     attacking,
     certifying,
     comparing,
+    curves,
+    evaluating,
+    exporting,
     flatness,
     operators,
     radii,
+    recipes,
     supports,
     training,
     verifying,
@@ -90,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     verifying.add_command(commands)
     comparing.add_command(commands)
     supports.add_command(commands)
-    training.add_commands(commands)
+    recipes.add_command(commands)
+    training.add_command(commands)
+    curves.add_command(commands)
+    evaluating.add_command(commands)
+    exporting.add_command(commands)
     flatness.add_command(commands)
     words.add_command(commands)
     operators.add_command(commands)

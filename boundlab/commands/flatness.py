@@ -19,17 +19,18 @@ from boundlab.commands.arguments import (
     Commands,
     add_checkpoint,
     add_count,
-    add_folder,
     add_methods,
 )
 from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
-from boundlab.commands.training import load_trained, test_images
-from boundlab.data import Images, load
+from boundlab.commands.training_arguments import add_files, add_model
+from boundlab.data import Samples, as_values
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
 from boundlab.net import capture
 from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import folder_of
+from boundlab.training.datasets import samples_for_tests, training_set
+from boundlab.training.runs import Run, read_run
 from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 
@@ -45,7 +46,8 @@ def add_command(commands: Commands) -> None:
     )
     parser.set_defaults(command=_flatness)
     add_checkpoint(parser)
-    add_folder(parser, "--files", "where the files of the data set are")
+    add_files(parser, "the folder with the files of the data set, if boundlab reads it by name")
+    add_model(parser)
     parser.add_argument(
         "--eps",
         type=float,
@@ -67,8 +69,8 @@ def add_command(commands: Commands) -> None:
     add_device(parser, "cpu")
 
 
-def tensors(data: Images, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    return data.images.to(device).float() / 255, data.labels.to(device)
+def tensors(data: Samples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    return as_values(data.images.to(device)), data.labels.to(device)
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ class Movement:
 
 def measure(
     model: nn.Module,
-    data: Images,
-    test: Images,
+    data: Samples,
+    test: Samples,
     movement: Movement,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
@@ -185,15 +187,23 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
     plt.close(figure)
 
 
+def run_samples(run: Run, files: Path | None) -> tuple[Samples, Samples]:
+    """The training samples that a run has taken, and the test samples."""
+    data = training_set(run.recipe.data, files)
+    if not isinstance(data, Samples):
+        raise ArgumentError("flatness is of classifiers of images, not of sentences")
+    return share_of(run.recipe, data), samples_for_tests(run.recipe.data, files, run.shape)
+
+
 def _flatness(options: argparse.Namespace) -> None:
     set_threads(options.threads)
     if options.surface is not None:
         check_drawing(options.surface)
     device = device_named(options.device)
-    model, recipe, size = load_trained(options.checkpoint)
-    data = share_of(recipe, load(recipe.data, options.files, "train"))
+    run = read_run(options.checkpoint, options.model)
+    model, recipe = run.model, run.recipe
+    data, test = run_samples(run, options.files)
     data = data.first(options.limit)
-    test = test_images(recipe, options.files, size, None)
     movement = Movement(options.eps, tuple(options.methods), not options.absolute, options.steps)
     console = Console()
     with console.status("bounding the loss over the balls around the weights"):
