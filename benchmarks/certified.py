@@ -24,8 +24,8 @@ from matplotlib import pyplot as plt
 from benchmarks.page import table
 from benchmarks.timing import load, save
 from boundlab.training.evaluation import read_errors
+from boundlab.training.metrics import METRICS, RECIPE
 from boundlab.training.recipe import Recipe
-from boundlab.training.trainer import METRICS, RECIPE
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Results of certified training

@@ -28,13 +28,16 @@ from boundlab.rules.elementwise import elementwise
 from boundlab.rules.registry import composition
 from boundlab.specs.property import Property, robust
 from boundlab.specs.vnnlib import load_vnnlib
+from boundlab.training.fit import fit
+from boundlab.training.recipe import Recipe
+from boundlab.training.runs import load_run
 from boundlab.verify import verify
 
 __all__ = [
     "L0", "L1", "L2", "Alpha", "ArgumentError", "Attack", "BoundState", "BoundlabError", "Bounds",
     "Box", "CaptureError", "CleanPass", "Curve", "DomainError", "LinearBounds", "Linf", "Lp",
-    "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Property", "Region",
+    "MemoryLimit", "Method", "MixedSamples", "Net", "Problem", "Property", "Recipe", "Region",
     "UnsupportedOperator", "Words", "affine", "attack", "capture", "certified_radius",
-    "composition", "elementwise", "flatness", "load_onnx", "load_vnnlib", "mean_loss_bound",
-    "robust", "robust_cross_entropy", "verify", "weight_balls",
+    "composition", "elementwise", "fit", "flatness", "load_onnx", "load_run", "load_vnnlib",
+    "mean_loss_bound", "robust", "robust_cross_entropy", "verify", "weight_balls",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from boundlab.onnx.table import ROWS
 from boundlab.rules.registry import COMPOSITIONS, RULES
 from tests.helpers.commands import run
 
-NO_TABLE = ("train", "words", "supports", "completion")
+NO_TABLE = ("train", "curves", "export", "words", "supports", "completion")
 """Commands without a table that a script could read."""
 
 

@@ -16,13 +16,14 @@ from torch.nn import functional as F
 
 from boundlab.commands.devices import device_named, set_threads
 from boundlab.commands.speaking import busy, out, say, write_json
-from boundlab.commands.training import load_trained, test_images
-from boundlab.data import Images, load
+from boundlab.data import Samples, as_values
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
 from boundlab.net import capture
 from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import folder_of
+from boundlab.training.datasets import samples_for_tests, training_set
+from boundlab.training.runs import Run, read_run
 from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 
@@ -31,8 +32,8 @@ BATCHES = {"forward": 8, "forward+backward": 8}
 """Samples at once for methods that keep a column for every weight."""
 
 
-def tensors(data: Images, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    return data.images.to(device).float() / 255, data.labels.to(device)
+def tensors(data: Samples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    return as_values(data.images.to(device)), data.labels.to(device)
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Movement:
 
 def measure(
     model: nn.Module,
-    data: Images,
-    test: Images,
+    data: Samples,
+    test: Samples,
     movement: Movement,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
@@ -149,16 +150,24 @@ def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
     plt.close(figure)
 
 
+def run_samples(run: Run, files: Path | None) -> tuple[Samples, Samples]:
+    """The training samples that a run has taken, and the test samples."""
+    data = training_set(run.recipe.data, files)
+    if not isinstance(data, Samples):
+        raise ArgumentError("flatness is of classifiers of images, not of sentences")
+    return share_of(run.recipe, data), samples_for_tests(run.recipe.data, files, run.shape)
+
+
 def measure_flatness(options: argparse.Namespace) -> None:
     """Measure the flatness of a trained network."""
     set_threads(options.threads)
     if options.surface is not None:
         check_drawing(options.surface)
     device = device_named(options.device)
-    model, recipe, size = load_trained(options.checkpoint)
-    data = share_of(recipe, load(recipe.data, options.files, "train"))
+    run = read_run(options.checkpoint, options.model)
+    model, recipe = run.model, run.recipe
+    data, test = run_samples(run, options.files)
     data = data.first(options.limit)
-    test = test_images(recipe, options.files, size, None)
     movement = Movement(options.eps, tuple(options.methods), not options.absolute, options.steps)
     console = out(options)
     with busy(options, "bounding the loss over the balls around the weights"):

@@ -72,11 +72,26 @@ GROUPS = {
         ),
     ),
     "train": (
+        Command(
+            "recipes",
+            "the built-in recipes of train, what they reach and how long they take",
+            "recipes:recipes",
+        ),
         Command("train", "train a certifiably robust network", "training:train"),
+        Command(
+            "curves",
+            "compare training runs: a table, and curves with seeds as bands",
+            "curves:curves",
+        ),
         Command(
             "evaluate",
             "error of a trained network, clean and attacked, and what is verified",
-            "training:evaluate_trained",
+            "evaluating:evaluate_run",
+        ),
+        Command(
+            "export",
+            "write a trained network as ONNX or as a program of torch.export",
+            "exporting:export",
         ),
         Command(
             "flatness",

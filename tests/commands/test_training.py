@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from boundlab.cli import main
-from boundlab.training.trainer import CHECKPOINT, METRICS, RECIPE
+from boundlab.training.checkpoints import CHECKPOINT
+from boundlab.training.metrics import METRICS, RECIPE
 from tests.helpers.commands import FLAGS, run
 
 

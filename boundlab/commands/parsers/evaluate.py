@@ -6,7 +6,6 @@ from boundlab.commands.arguments import (
     add_checkpoint,
     add_count,
     add_device,
-    add_folder,
     add_json,
     add_methods,
     add_ray,
@@ -15,6 +14,7 @@ from boundlab.commands.arguments import (
     number,
 )
 from boundlab.commands.parser import Parser
+from boundlab.commands.parsers.runs import add_files, add_model
 from boundlab.defaults import COMPLETE, RESTARTS, STEPS
 from boundlab.methods.method import METHODS
 
@@ -29,8 +29,15 @@ examples:
   boundlab evaluate runs/a --files data/mnist --eps 8/255 --methods ibp crown complete"""
     what = parser.add_argument_group("what to evaluate")
     add_checkpoint(what)
-    add_folder(what, "--files", "where the files of the data set are")
-    add_count(what, "--limit", "only the first N test images")
+    add_files(what, "the folder with the files of the data set (default: that of the training)")
+    what.add_argument(
+        "--data",
+        metavar="DATA",
+        help="other test samples: a set by name, a file .npz, or package.module:factory, which is "
+        "run (default: those of the run)",
+    )
+    add_model(what)
+    add_count(what, "--limit", "only the first N test samples")
     what.add_argument("--eps", type=number, metavar="EPS", help="radius (default: the recipe's)")
     what.add_argument(
         "--budgets",
@@ -44,7 +51,7 @@ examples:
     add_timeout(how)
     add_count(how, "--steps", "steps of the attack", STEPS)
     add_count(how, "--restarts", "random starts of the attack, 0 for none", RESTARTS)
-    add_count(how, "--batch", "images at a time", 200)
+    add_count(how, "--batch", "samples at a time", 200)
     add_threads(how, "threads of a process")
     add_device(how)
     add_ray(how)

@@ -8,13 +8,13 @@ from boundlab.commands.arguments import (
     add_checkpoint,
     add_count,
     add_device,
-    add_folder,
     add_json,
     add_methods,
     add_threads,
     number,
 )
 from boundlab.commands.parser import Parser
+from boundlab.commands.parsers.runs import add_files, add_model
 
 METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
 
@@ -29,7 +29,8 @@ examples:
   boundlab flatness runs/b --files data/mnist --eps 0.05 --methods crown-ibp crown"""
     what = parser.add_argument_group("model and data")
     add_checkpoint(what)
-    add_folder(what, "--files", "where the files of the data set are")
+    add_files(what, "the folder with the files of the data set, if boundlab reads it by name")
+    add_model(what)
     add_count(what, "--limit", "only the first N training images")
     sets = parser.add_argument_group("what may change")
     sets.add_argument(
