@@ -121,21 +121,26 @@ def _attack_property(options: argparse.Namespace) -> None:
             f"{options.data} is about {sizes.pop()} inputs, and {options.model} takes {own}"
         )
     steps = 50 if options.steps is None else options.steps
-    console = out(options)
     with busy(options, "searching for a counterexample"):
         found = attack(model, prop, steps=steps, restarts=options.restarts, timeout=options.timeout)
-    hit = bool(found.violated.any())
     if result is not None:
         write_atomically(result, found_text(found))
+    _say_found(options, found)
+
+
+def _say_found(options: argparse.Namespace, found: Attack) -> None:
+    """What an attack on a property found, for people and for scripts."""
+    console, hit = out(options), bool(found.violated.any())
     nearest = float(found.margin.min()) if len(found.margin) else math.inf
     if hit:
         console.print(f"A counterexample was found: margin {nearest:.4g}.")
     else:
         console.print(f"No counterexample was found; the closest margin is {nearest:.4g}.")
-    if result is not None:
-        say(console, f"Result: {result}")
+    file = None
+    if options.result is not None:
+        file = str(options.result)
+        say(console, f"Result: {file}")
     status = SAT if hit else UNKNOWN
-    file = None if result is None else str(result)
     write_json(options, {"status": status, "margin": nearest, "result": file})
 
 

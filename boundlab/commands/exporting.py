@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from boundlab.commands.speaking import out, say
+from boundlab.commands.speaking import busy, out, say
 from boundlab.errors import ArgumentError
 from boundlab.training.exporting import export_onnx, export_program
 from boundlab.training.runs import read_run
@@ -30,6 +30,7 @@ def export(options: argparse.Namespace) -> None:
         )
     for kind, path in wanted.items():
         write = {"onnx": export_onnx, "pt2": export_program}[kind]
-        difference = write(run.model, run.shape, path)
+        with busy(options, f"writing {path}"):
+            difference = write(run.model, run.shape, path)
         said = f"Exported: {path}; outputs differ by at most {difference:.2g} from the network's"
         say(out(options), said)

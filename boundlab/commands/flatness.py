@@ -194,7 +194,8 @@ def measure_flatness(options: argparse.Namespace) -> None:
         x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), movement.eps, relative=movement.relative)
         best = min(found["flatness"].values())
-        values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
+        with busy(options, "drawing the loss around the weights"):
+            values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
         draw({recipe.method: (values, found["loss"] + best)}, options.surface)
         say(console, f"Surface: {options.surface}")
     write_json(options, found)

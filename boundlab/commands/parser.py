@@ -32,8 +32,8 @@ class Parser(argparse.ArgumentParser):
     first needed. Left to itself argparse reports arguments that nothing takes as errors of the
     parser of all, with its usage."""
 
-    def __init__(self, *args: Any, declare: Callable[[Parser], None] | None = None, **kwargs: Any):
-        super().__init__(*args, formatter_class=Formatter, add_help=False, **kwargs)
+    def __init__(self, declare: Callable[[Parser], None] | None = None, **texts: Any) -> None:
+        super().__init__(formatter_class=Formatter, add_help=False, **texts)
         self._declare = declare
 
     def declared(self) -> Parser:

@@ -17,6 +17,7 @@ from boundlab.commands.devices import device_named
 from boundlab.commands.jobs import check_images
 from boundlab.commands.journal import refuse_to_replace
 from boundlab.commands.loading import load_net
+from boundlab.commands.speaking import busy
 from boundlab.net import Net
 
 LOGGER = logging.getLogger(__name__)
@@ -54,13 +55,14 @@ def read_subject(options: argparse.Namespace) -> Subject:
     values, labels = load_data(options.data, options.shape, options.limit, options.layout)
     if values.dtype == torch.uint8:
         LOGGER.warning("the values are bytes (0 ... 255) and are divided by 255")
-    net, images = load_net(
-        options.model,
-        check_images(values, valid),
-        weights=options.weights,
-        mean=flat(options.mean),
-        std=flat(options.std),
-        device=device,
-    )
+    with busy(options, f"reading {options.model}"):
+        net, images = load_net(
+            options.model,
+            check_images(values, valid),
+            weights=options.weights,
+            mean=flat(options.mean),
+            std=flat(options.std),
+            device=device,
+        )
     name = f"{options.model} on {options.data.name}"
     return Subject(net, images, labels, options.norm, valid, options.batch, device, name)

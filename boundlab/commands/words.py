@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from boundlab.commands.devices import device_named, set_threads
-from boundlab.commands.speaking import out, progress, write_json
+from boundlab.commands.speaking import busy, out, progress, write_json
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.models.text import TextClassifier, build_text
@@ -114,22 +114,23 @@ def words(options: argparse.Namespace) -> None:
     for name in ("replaced", "certified margin", "", "least found", "with"):
         table.add_column(name)
     bodies = Bodies(model)
-    for budget in options.budgets:
-        region = region_of(model, words, substitutes, budget)
-        with torch.no_grad():
-            margin = float(
-                bodies[words.shape[1]]
-                .margins(region, words != PADDING, [label], method=options.method)
-                .min()
+    with busy(options, "bounding"):
+        for budget in options.budgets:
+            region = region_of(model, words, substitutes, budget)
+            with torch.no_grad():
+                margin = float(
+                    bodies[words.shape[1]]
+                    .margins(region, words != PADDING, [label], method=options.method)
+                    .min()
+                )
+            found, least = strongest(model, words[0], label, substitutes, budget)
+            table.add_row(
+                str(budget),
+                f"{margin:.3f}",
+                _verdict(margin, least),
+                f"{least:.3f}",
+                _changed(words[0], found, vocabulary),
             )
-        found, least = strongest(model, words[0], label, substitutes, budget)
-        table.add_row(
-            str(budget),
-            f"{margin:.3f}",
-            _verdict(margin, least),
-            f"{least:.3f}",
-            _changed(words[0], found, vocabulary),
-        )
     console.print(table)
 
 
