@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from boundlab.commands.arguments import Commands
+from boundlab.commands.consoles import wide_console
 from boundlab.commands.training_arguments import curves_arguments
 from boundlab.errors import ArgumentError
 from boundlab.training.groups import by_recipe
@@ -41,7 +41,7 @@ def _curves(options: argparse.Namespace) -> None:
     empty = [str(run) for run, found in rows.items() if not found]
     if empty:
         raise ArgumentError(f"there are no epochs yet in {METRICS} of {', '.join(empty)}")
-    console = Console()
+    console = wide_console()
     console.print(_training(groups, rows))
     console.print(TRAINING, highlight=False)
     tested = _tested(groups)

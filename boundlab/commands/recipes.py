@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
 from rich.table import Table
 
 from boundlab.commands.arguments import Commands
+from boundlab.commands.consoles import wide_console
 from boundlab.commands.training_arguments import recipes_arguments
 from boundlab.training.reached import Reached, reached
 from boundlab.training.recipe import Recipe
@@ -34,7 +34,7 @@ def _recipes(options: argparse.Namespace) -> None:
     if options.recipe is not None:
         print(recipe_named(options.recipe).toml(explained=True), end="")
         return
-    console, known = Console(), reached()
+    console, known = wide_console(), reached()
     for data, recipes in by_data().items():
         console.print(_table(data, recipes, known))
         console.print()

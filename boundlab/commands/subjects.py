@@ -47,8 +47,8 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         "model",
         metavar="MODEL",
         help=(
-            "package.module:factory, called without arguments, an ONNX file (.onnx, .onnx.gz), or "
-            "a program saved with torch.export (.pt2)"
+            "package.module:factory, called without arguments, an ONNX file (.onnx, .onnx.gz), "
+            "a program saved with torch.export (.pt2), or the output folder of boundlab train"
         ),
     )
     parser.add_argument(
@@ -64,7 +64,10 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         "--weights",
         type=Path,
         metavar="FILE",
-        help=("state dict for the model (read with weights_only=True)"),
+        help=(
+            "state dict for the model (read with weights_only=True), or the output folder of "
+            "boundlab train --model, or of boundlab.fit"
+        ),
     )
     parser.add_argument(
         "--norm",

@@ -53,6 +53,9 @@ def _train_with(recipe: Recipe, source: dict[str, Any], processes: Processes, ou
     resumed = trainer.resume()
     console = Console(quiet=processes.rank > 0)
     say = lambda text: console.print(text, soft_wrap=True, markup=False, highlight=False)
+    if recipe.factor != 1 and recipe.method != "natural":
+        last = recipe.eps * recipe.factor
+        say(f"eps grows to {last:.4g}, {recipe.factor:g} times the radius that is tested")
     if resumed:
         say(f"going on from epoch {trainer.epoch}, step {trainer.step}")
     try:
