@@ -41,6 +41,8 @@ PROVED, OPEN, BROKEN = BLUE, INK, ORANGE
 """Verdicts."""
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Of SVG files: two of the same width, as the layout was made for the first."""
+END = "end-of-line"
+"""What labels at the ends of lines are called in SVG files."""
 FILL = 0.25
 """Opacity of filled areas: of bands and sets."""
 
@@ -99,6 +101,15 @@ def given_or_new(ax: Axes | None) -> Axes:
     return figure()[1][0]
 
 
+def given_or_next(ax: Axes, colour: ColorType | None) -> ColorType:
+    """The colour that a caller gave, else the next one of the Axes."""
+    if colour is not None:
+        return colour
+    (line,) = ax.plot([], [])
+    line.remove()
+    return line.get_color()
+
+
 def save(made: Figure, path: Path | str) -> None:
     """Write a figure in the format that the file's name ends with, whole or not at all, and the
     same file every time. SVG files are made lighter. The figure is closed."""
@@ -134,7 +145,17 @@ def lighter(svg: str) -> str:
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family: '[^;\"]*", f"font-family: {FONTS}", svg)
     svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
+    svg = re.sub(r"<g([^>]*)>\s*((?:<use [^>]*/>\s*)+)</g>", _one_style, svg)
     return re.sub(r' (d|x|y)="([^"]*)"', lambda found: f' {found[1]}="{_rounded(found[2])}"', svg)
+
+
+def _one_style(group: re.Match[str]) -> str:
+    """Markers of a group that all look the same, with their style at the group."""
+    looks = set(re.findall(r' style="([^"]*)"', group[2]))
+    if len(looks) != 1:
+        return group[0]
+    markers = re.sub(r' style="[^"]*"', "", group[2])
+    return f'<g{group[1]} style="{looks.pop()}">\n{markers.strip()}\n</g>'
 
 
 def _rounded(text: str) -> str:
@@ -169,14 +190,18 @@ def band(
 
 def label_ends(ax: Axes, gap: float = 0.075) -> None:
     """Write the label of every line to the right of its end, instead of a legend: no label covers
-    data or another label. gap: least distance of two labels, as a share of the height."""
+    data or another label. gap: least distance of two labels, as a share of the height. Labels that
+    an earlier call has written are replaced."""
+    for text in [text for text in ax.texts if text.get_gid() == END]:
+        text.remove()
+    ax.autoscale_view()
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [(_height_of_end(ax, line), line) for line in lines]
     ends.sort(key=lambda end: end[0])
     for height, (_, line) in zip(spread([h for h, _ in ends], gap), ends, strict=True):
         ax.text(
             1.015, height, str(line.get_label()), color=line.get_color(), va="center",
-            transform=ax.transAxes,
+            transform=ax.transAxes, gid=END,
         )  # fmt: skip
 
 
@@ -208,6 +233,11 @@ def _bottom(group: list[float], gap: float) -> float:
 
 def _top(group: list[float], gap: float) -> float:
     return _bottom(group, gap) + gap * (len(group) - 1)
+
+
+def legend_beside(ax: Axes) -> None:
+    """A legend to the right of the Axes, where it covers no data."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, labelcolor=INK)
 
 
 def ticks_at(axis: Axis, values: Sequence[float]) -> None:
