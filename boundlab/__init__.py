@@ -1,5 +1,8 @@
 """boundlab: provable bounds on the outputs of any PyTorch model."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
 from boundlab import importing as _importing
 from boundlab import rules as _rules  # fills the registry
 from boundlab.attacks import Attack, attack
@@ -47,3 +50,13 @@ __all__ = [
 ]  # fmt: skip
 _importing.done()
 del _importing, _rules
+
+if TYPE_CHECKING:
+    from boundlab import plot as plot
+
+
+def __getattr__(name: str) -> Any:
+    """``bl.plot`` is imported when it is first asked for: it needs matplotlib."""
+    if name == "plot":
+        return _import_module("boundlab.plot")
+    raise AttributeError(f"module 'boundlab' has no attribute '{name}'")

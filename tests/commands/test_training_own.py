@@ -151,6 +151,11 @@ def test_curves_compare_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -
             }
         )
     )
+    assert run("curves", "plain", "plain-1", "own", "--plot", "pictures/curves.svg") == 0
+    drawn = Path("pictures/curves.svg").read_text()
+    assert "mnist-0.1-ibp (plain), 2 seeds" in drawn and "mnist-0.1-ibp (own)" in drawn
+    assert drawn.startswith("<?xml") and "not verified in training" in drawn
+    assert "must end with one of" in error(capsys, "curves", "own", "--plot", "curves.txt")
     capsys.readouterr()
     assert run("curves", "plain", "plain-1", "own") == 0
     said = capsys.readouterr().out
