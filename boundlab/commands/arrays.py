@@ -15,8 +15,6 @@ from boundlab.errors import ArgumentError
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
 """Names of arrays in a file .npz."""
-LAYOUTS = ("chw", "hwc")
-"""Orders of the channels, height and width of an image in a file."""
 
 
 def load_data(

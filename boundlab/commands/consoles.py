@@ -8,9 +8,8 @@ WIDTH = 130
 """Columns of what is no terminal, such as a file: wide tables stay whole."""
 
 
-def wide_console() -> Console:
-    """The terminal, as wide as it is; what is no terminal is wide enough for any table."""
-    console = Console()
-    if console.is_terminal:
-        return console
-    return Console(width=WIDTH)
+def widened(console: Console) -> Console:
+    """A console, wide enough for any table if it is no terminal."""
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console

@@ -12,9 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.consoles import wide_console
-from boundlab.commands.training_arguments import curves_arguments
+from boundlab.commands.consoles import widened
+from boundlab.commands.speaking import out, say
 from boundlab.errors import ArgumentError
 from boundlab.training.groups import by_recipe
 from boundlab.training.metrics import ERRORS, METRICS, RECIPE, read_rows
@@ -25,21 +24,14 @@ TESTED = "Tested: by 'boundlab evaluate', on test samples; verified by any of it
 Row = dict[str, float]
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "curves", help="compare training runs: a table, and curves with seeds as bands"
-    )
-    parser.set_defaults(command=_curves)
-    curves_arguments(parser)
-
-
-def _curves(options: argparse.Namespace) -> None:
+def curves(options: argparse.Namespace) -> None:
+    """Compare training runs."""
     groups = by_recipe(options.runs)
     rows = {run: read_rows(run) for runs in groups.values() for run in runs}
     empty = [str(run) for run, found in rows.items() if not found]
     if empty:
         raise ArgumentError(f"there are no epochs yet in {METRICS} of {', '.join(empty)}")
-    console = wide_console()
+    console = widened(out(options))
     console.print(_training(groups, rows))
     console.print(TRAINING, highlight=False)
     tested = _tested(groups)
@@ -49,7 +41,7 @@ def _curves(options: argparse.Namespace) -> None:
         console.print(TESTED, highlight=False)
     if options.plot is not None:
         _plot(options.runs, options.plot)
-        console.print(f"Curves: {options.plot}", soft_wrap=True, markup=False, highlight=False)
+        say(console, f"Curves: {options.plot}")
 
 
 def _training(groups: dict[str, list[Path]], rows: dict[Path, list[Row]]) -> Table:

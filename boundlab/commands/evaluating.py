@@ -12,9 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from boundlab.attacks import AttackSettings
-from boundlab.commands.arguments import Commands
 from boundlab.commands.devices import device_named, set_threads
-from boundlab.commands.training_arguments import evaluate_arguments
+from boundlab.commands.speaking import out, progress, write_json
 from boundlab.commands.words import evaluate_sentences
 from boundlab.data import Samples
 from boundlab.errors import ArgumentError
@@ -29,14 +28,6 @@ from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.runs import Run, read_run
 from boundlab.verify.samples import COMPLETE, time_limit
-
-
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "evaluate", help="error of a trained network, clean and attacked, and what is verified"
-    )
-    parser.set_defaults(command=_evaluate)
-    evaluate_arguments(parser)
 
 
 def files_of(given: Path | None, source: object) -> Path | None:
@@ -55,7 +46,8 @@ def samples_tested(run: Run, options: argparse.Namespace) -> Samples:
     return samples_for_tests(name, files, run.shape, alone=given is not None).first(options.limit)
 
 
-def _evaluate(options: argparse.Namespace) -> None:
+def evaluate_run(options: argparse.Namespace) -> None:
+    """Evaluate a trained network."""
     set_threads(options.threads)
     time_limit(options.timeout, options.methods)
     state = read_checkpoint(options.checkpoint)
@@ -71,13 +63,14 @@ def _evaluate(options: argparse.Namespace) -> None:
         data = samples_tested(run, options)
         found = _measured(run, data, eps, options, processes)
         if processes.rank == 0:
-            console = Console()
-            _print(console, found, _table(found, run.recipe, eps, bool(options.restarts)))
+            _print(out(options), found, _table(found, run.recipe, eps, bool(options.restarts)))
             about = {
                 "format": FORMAT, "recipe": run.recipe.name, "seed": run.recipe.seed, "eps": eps,
             }  # fmt: skip
             path = folder_of(options.checkpoint) / ERRORS
-            write_atomically(path, json.dumps({**about, **asdict(found)}, indent=1) + "\n")
+            content = {**about, **asdict(found)}
+            write_atomically(path, json.dumps(content, indent=1) + "\n")
+            write_json(options, content)
     finally:
         processes.leave()
 
@@ -89,17 +82,17 @@ def _sentences(options: argparse.Namespace, source: object) -> None:
     if options.ray is not None:
         raise ArgumentError("--ray spreads images, not sentences")
     options.files = folder_for(SENTENCES, files_of(options.files, source))
-    evaluate_sentences(options, Console())
+    evaluate_sentences(options)
 
 
 def _measured(
     run: Run, data: Samples, eps: float, options: argparse.Namespace, processes: Processes
 ) -> Errors:
     """Evaluate with a bar."""
-    console = Console(quiet=processes.rank > 0)
+    quiet = processes.rank > 0
     columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        Progress(*columns, console=console, transient=True, disable=console.quiet) as bar,
+        Progress(*columns, console=progress(options), transient=True, disable=quiet) as bar,
         parts_on(options.ray, processes.device) as spread,
     ):
         task = bar.add_task("", total=-(-len(data) // processes.count))

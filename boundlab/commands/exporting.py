@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.training_arguments import export_arguments
+from boundlab.commands.speaking import out, say
 from boundlab.errors import ArgumentError
 from boundlab.training.exporting import export_onnx, export_program
 from boundlab.training.runs import read_run
@@ -13,15 +12,8 @@ from boundlab.training.runs import read_run
 SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2"}
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "export", help="write a trained network as ONNX or as a program of torch.export"
-    )
-    parser.set_defaults(command=_export)
-    export_arguments(parser)
-
-
-def _export(options: argparse.Namespace) -> None:
+def export(options: argparse.Namespace) -> None:
+    """Write a trained network into files."""
     wanted = {kind: getattr(options, kind) for kind in SUFFIXES if getattr(options, kind)}
     if not wanted:
         raise ArgumentError("give --onnx FILE, --pt2 FILE, or both")
@@ -39,4 +31,5 @@ def _export(options: argparse.Namespace) -> None:
     for kind, path in wanted.items():
         write = {"onnx": export_onnx, "pt2": export_program}[kind]
         difference = write(run.model, run.shape, path)
-        print(f"Exported: {path}; outputs differ by at most {difference:.2g} from the network's")
+        said = f"Exported: {path}; outputs differ by at most {difference:.2g} from the network's"
+        say(out(options), said)

@@ -9,19 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.arguments import (
-    Commands,
-    add_checkpoint,
-    add_count,
-    add_methods,
-)
-from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
-from boundlab.commands.training_arguments import add_files, add_model
+from boundlab.commands.devices import device_named, set_threads
+from boundlab.commands.speaking import busy, out, say, write_json
 from boundlab.data import Samples, as_values
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
@@ -36,36 +29,6 @@ from boundlab.training.weights import attack_weights, surface
 RESULT = "flatness.json"
 BATCHES = {"forward": 8, "forward+backward": 8}
 """Samples at once for methods that keep a column for every weight."""
-METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
-
-
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "flatness", help=("how far the loss of a trained network can rise when its weights move")
-    )
-    parser.set_defaults(command=_flatness)
-    add_checkpoint(parser)
-    add_files(parser, "the folder with the files of the data set, if boundlab reads it by name")
-    add_model(parser)
-    parser.add_argument(
-        "--eps",
-        type=float,
-        default=0.01,
-        metavar="EPS",
-        help=("radius as a share of the norm of each weight (default: 0.01)"),
-    )
-    parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
-    add_methods(parser, METHODS, ("crown-ibp",))
-    add_count(parser, "--limit", "only the first N training images")
-    add_count(parser, "--steps", "steps of the attack on the weights", 20)
-    parser.add_argument(
-        "--surface",
-        type=Path,
-        metavar="FILE",
-        help=("draw the loss around the weights (needs the extra plot)"),
-    )
-    add_threads(parser)
-    add_device(parser, "cpu")
 
 
 def tensors(data: Samples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
@@ -139,7 +102,8 @@ def run_samples(run: Run, files: Path | None) -> tuple[Samples, Samples]:
     return share_of(run.recipe, data), samples_for_tests(run.recipe.data, files, run.shape)
 
 
-def _flatness(options: argparse.Namespace) -> None:
+def measure_flatness(options: argparse.Namespace) -> None:
+    """Measure the flatness of a trained network."""
     set_threads(options.threads)
     if options.surface is not None:
         check_drawing(options.surface)
@@ -149,8 +113,8 @@ def _flatness(options: argparse.Namespace) -> None:
     data, test = run_samples(run, options.files)
     data = data.first(options.limit)
     movement = Movement(options.eps, tuple(options.methods), not options.absolute, options.steps)
-    console = Console()
-    with console.status("bounding the loss over the balls around the weights"):
+    console = out(options)
+    with busy(options, "bounding the loss over the balls around the weights"):
         found = measure(model, data, test, movement, device)
     unit = "" if options.absolute else " of their norms"
     table = Table(
@@ -178,4 +142,5 @@ def _flatness(options: argparse.Namespace) -> None:
         from boundlab.plot.surfaces import loss_surfaces
 
         loss_surfaces({recipe.method: (values, found["loss"] + best)}, REACH, options.surface)
-        console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)
+        say(console, f"Surface: {options.surface}")
+    write_json(options, found)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from rich.table import Table
 
-from boundlab.commands.arguments import Commands
-from boundlab.commands.consoles import wide_console
-from boundlab.commands.training_arguments import recipes_arguments
+from boundlab.commands.consoles import widened
+from boundlab.commands.speaking import Json, out, write_json
 from boundlab.training.reached import Reached, reached
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import by_data, recipe_named
@@ -22,23 +22,28 @@ NOTE = (
 COLUMNS = ("eps", "epochs", "clean error", "verified error", "minutes")
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "recipes", help="the built-in recipes of train, what they reach and how long they take"
-    )
-    parser.set_defaults(command=_recipes)
-    recipes_arguments(parser)
-
-
-def _recipes(options: argparse.Namespace) -> None:
+def recipes(options: argparse.Namespace) -> None:
+    """List recipes, or show one."""
+    known = reached()
     if options.recipe is not None:
-        print(recipe_named(options.recipe).toml(explained=True), end="")
+        one = recipe_named(options.recipe)
+        if options.json is None and not options.quiet:
+            print(one.toml(explained=True), end="")
+        write_json(options, {"recipes": [_document(one, known)]})
         return
-    console, known = wide_console(), reached()
-    for data, recipes in by_data().items():
-        console.print(_table(data, recipes, known))
+    console = widened(out(options))
+    for data, some in by_data().items():
+        console.print(_table(data, some, known))
         console.print()
     console.print(NOTE, highlight=False)
+    listed = [_document(one, known) for some in by_data().values() for one in some]
+    write_json(options, {"recipes": listed})
+
+
+def _document(recipe: Recipe, known: dict[str, Reached]) -> dict[str, Json]:
+    """All entries of a recipe, and what it was seen to reach, if it was."""
+    found = known.get(recipe.name)
+    return {**recipe.as_dict(), "reached": None if found is None else asdict(found)}
 
 
 def _table(data: str, recipes: list[Recipe], known: dict[str, Reached]) -> Table:

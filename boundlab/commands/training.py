@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from boundlab.commands.arguments import Commands
 from boundlab.commands.devices import device_named, set_threads
-from boundlab.commands.training_arguments import MANY, TRAIN, entries, train_arguments
+from boundlab.commands.parsers.train import entries
+from boundlab.commands.speaking import say
 from boundlab.errors import ArgumentError
 from boundlab.training.checkpoints import CHECKPOINT, read_checkpoint, usable
 from boundlab.training.datasets import training_set
@@ -22,15 +22,8 @@ from boundlab.training.recipes import recipe_given
 from boundlab.training.trainer import Trainer
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "train", help="train a certifiably robust network", description=TRAIN, epilog=MANY
-    )
-    parser.set_defaults(command=_train)
-    train_arguments(parser)
-
-
-def _train(options: argparse.Namespace) -> None:
+def train(options: argparse.Namespace) -> None:
+    """Train by a recipe, or go on by the one that is stored."""
     exists = (options.output / CHECKPOINT).exists()
     if exists and not options.resume:
         raise ArgumentError(
@@ -41,32 +34,35 @@ def _train(options: argparse.Namespace) -> None:
     set_threads(options.threads)
     processes = Processes.here(device_named(options.device))
     try:
-        _train_with(recipe, source, processes, options.output)
+        _train_with(recipe, source, processes, options)
     finally:
         processes.leave()
 
 
-def _train_with(recipe: Recipe, source: dict[str, Any], processes: Processes, output: Path) -> None:
+def _train_with(
+    recipe: Recipe, source: dict[str, Any], processes: Processes, options: argparse.Namespace
+) -> None:
+    output = options.output
     files = Path(source["files"]) if source["files"] else None
     data = training_set(recipe.data, files).first(source["limit"])
     trainer = Trainer(recipe, data, output, processes, source)
     resumed = trainer.resume()
-    console = Console(quiet=processes.rank > 0)
-    say = lambda text: console.print(text, soft_wrap=True, markup=False, highlight=False)
+    console = Console(quiet=options.quiet or processes.rank > 0)
     if recipe.factor != 1 and recipe.method != "natural":
-        last = recipe.eps * recipe.factor
-        say(f"eps grows to {last:.4g}, {recipe.factor:g} times the radius that is tested")
+        last, times = recipe.eps * recipe.factor, f"{recipe.factor:g} times"
+        say(console, f"eps grows to {last:.4g}, {times} the radius that is tested")
     if resumed:
-        say(f"going on from epoch {trainer.epoch}, step {trainer.step}")
+        say(console, f"going on from epoch {trainer.epoch}, step {trainer.step}")
     try:
         follow(trainer, console)
     except KeyboardInterrupt:
         say(
+            console,
             f"stopped in epoch {trainer.epoch}, step {trainer.step}; boundlab train --resume "
-            f"--output {output} goes on from there"
+            f"--output {output} goes on from there",
         )
         raise
-    say(f"Trained: {output / CHECKPOINT}")
+    say(console, f"Trained: {output / CHECKPOINT}")
 
 
 # -- what is to be trained -------------------------------------------------------------------------

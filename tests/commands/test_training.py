@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boundlab.cli import main
-from boundlab.commands.training_arguments import entries
+from boundlab.commands.parsers.train import entries
 from boundlab.training.checkpoints import CHECKPOINT
 from boundlab.training.entries import GROUPS, entry_of
 from boundlab.training.metrics import METRICS, RECIPE
