@@ -11,6 +11,7 @@ from boundlab.importing import Package
 from boundlab.version import VERSION
 
 if TYPE_CHECKING:
+    from boundlab import plot as plot
     from boundlab.public import *  # noqa: F403
     from boundlab.public import __all__ as __all__
 

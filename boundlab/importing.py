@@ -9,6 +9,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+LATE = ("plot",)
+"""Public packages that are imported when they are asked for: they need an extra."""
 FUNCTIONS = ("capture", "verify")
 """Public functions that are called like the packages that they lie in."""
 
@@ -33,6 +35,8 @@ class Package(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name in LATE:
+            return import_module(f"{self.__name__}.{name}")
         with without_collector():
             public = import_module(f"{self.__name__}.public")
         found = vars(self)

@@ -12,14 +12,13 @@ from typing import Any
 
 from rich.table import Table
 
+from boundlab.commands.consoles import widened
 from boundlab.commands.speaking import out, say
 from boundlab.errors import ArgumentError
 from boundlab.training.groups import by_recipe
 from boundlab.training.metrics import ERRORS, METRICS, RECIPE, read_rows
 from boundlab.training.recipe import Recipe
 
-PANELS = ("clean_loss", "robust_loss", "clean_error", "not_proved", "eps")
-"""Columns of a run's metrics that are drawn."""
 TRAINING = "Of training, the last epoch; not proved: by the bounds of the loss."
 TESTED = "Tested: by 'boundlab evaluate', on test samples; verified by any of its methods."
 Row = dict[str, float]
@@ -32,7 +31,7 @@ def curves(options: argparse.Namespace) -> None:
     empty = [str(run) for run, found in rows.items() if not found]
     if empty:
         raise ArgumentError(f"there are no epochs yet in {METRICS} of {', '.join(empty)}")
-    console = out(options)
+    console = widened(out(options))
     console.print(_training(groups, rows))
     console.print(TRAINING, highlight=False)
     tested = _tested(groups)
@@ -135,10 +134,8 @@ def _share(value: float) -> str:
 
 def _plot(runs: Sequence[Path], path: Path) -> None:
     """Draw all panels into a file."""
-    from boundlab import plot  # the extra plot, which not everybody has
+    from boundlab.plot.panels import panels  # needs the extra plot, which not everybody has
+    from boundlab.plot.style import check_format, save
 
-    figure, axes = plot.figure(len(PANELS), width=4.2 * len(PANELS), height=3.2)
-    for ax, metric in zip(axes, PANELS, strict=True):
-        plot.curves(runs, metric, ax=ax)
-        ax.set(xlabel="epoch", title=metric)
-    plot.save(figure, path)
+    check_format(path)
+    save(panels(runs), path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,64 +89,9 @@ REACH, POINTS = 5.0, 41
 
 def check_drawing(path: Path) -> None:
     """Complain before any work is done if nothing can be drawn into this file."""
-    try:
-        import matplotlib
+    from boundlab.plot.style import check_format
 
-        matplotlib.use("agg")
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
-    forms = FigureCanvasAgg.get_supported_filetypes()
-    if path.suffix[1:].lower() not in forms:
-        raise ArgumentError(
-            f"cannot draw into {path}: its name must end with one of "
-            f"{', '.join(f'.{form}' for form in forms)}"
-        )
-
-
-def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
-    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over
-    the circle for which it holds."""
-    check_drawing(path)
-    from matplotlib import pyplot as plt
-
-    figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
-    low = math.floor(
-        math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values())))
-    )
-    top = math.ceil(
-        math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values()))
-    )
-    for k, (title, (values, bound)) in enumerate(surfaces.items()):
-        # typed as a plain plot, though it is one in three dimensions
-        axes: Any = figure.add_subplot(
-            1, len(surfaces), k + 1, projection="3d", computed_zorder=False
-        )
-        ticks = torch.linspace(-REACH, REACH, len(values))
-        a, b = torch.meshgrid(ticks, ticks, indexing="ij")
-        height = values.clamp(min=10.0**low).log10()
-        axes.plot_surface(
-            a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True
-        )
-        angle, radius = torch.meshgrid(
-            torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij"
-        )
-        disc = (
-            (radius * angle.cos()).numpy(),
-            (radius * angle.sin()).numpy(),
-            torch.full_like(radius, math.log10(bound)).numpy(),
-        )
-        axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)
-        axes.set_zlim(low, top)
-        axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])
-        axes.set_xlabel("gradient (radii)")
-        axes.set_ylabel("random (radii)")
-        axes.set_title(f"{title}: certified {bound:.2f}")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {".svg": {"Date": None}}.get(path.suffix)  # the same file every time
-    figure.savefig(path, metadata=metadata)
-    plt.close(figure)
+    check_format(path)
 
 
 def run_samples(run: Run, files: Path | None) -> tuple[Samples, Samples]:
@@ -194,8 +138,10 @@ def measure_flatness(options: argparse.Namespace) -> None:
         x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), movement.eps, relative=movement.relative)
         best = min(found["flatness"].values())
+        from boundlab.plot.surfaces import loss_surfaces
+
         with busy(options, "drawing the loss around the weights"):
             values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
-        draw({recipe.method: (values, found["loss"] + best)}, options.surface)
+            loss_surfaces({recipe.method: (values, found["loss"] + best)}, REACH, options.surface)
         say(console, f"Surface: {options.surface}")
     write_json(options, found)

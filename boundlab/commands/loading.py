@@ -19,6 +19,7 @@ from boundlab.net import Net, capture
 from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.onnx.batching import sample_shape
 from boundlab.training.entries import is_code
+from boundlab.training.runs import is_run, read_run
 
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
 WEIGHTS = (".pth", ".pt", ".ckpt", ".bin", ".safetensors")
@@ -76,10 +77,11 @@ def load_net(
         model = load_onnx_alone(source, weights)
         images = _as_declared(images, model, source)
     else:
-        model = _build(source)
-        if weights is not None:
-            load_weights(model, weights)
-        model.eval()
+        if not (mean is None and std is None) and is_run(weights or Path(source)):
+            raise ArgumentError(
+                "a training run carries its normalisation: leave out --mean and --std"
+            )
+        model = _loaded(source, weights)
     dtype = _dtype(model)
     model = normalised(model, mean, std, images).to(device)
     example = images[:2].to(device=device, dtype=dtype)
@@ -158,9 +160,30 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
         ) from error
 
 
+def _loaded(source: str, weights: Path | None) -> nn.Module:
+    """The network of a training run, or one that code makes, with its weights, in eval mode."""
+    if is_run(Path(source)):
+        if weights is not None:
+            raise ArgumentError("a training run carries its weights: leave out --weights")
+        return _image_network(Path(source), None)
+    model = _build(source)
+    if weights is not None and is_run(weights):
+        return _image_network(weights, model)
+    if weights is not None:
+        load_weights(model, weights)
+    return model.eval()
+
+
+def _image_network(path: Path, model: nn.Module | None) -> nn.Module:
+    """What a run of ``boundlab train`` or ``boundlab.fit`` has trained, normalisation included."""
+    run = read_run(path, model)
+    if not run.shape:
+        raise ArgumentError(f"{path} is a classifier of sentences: see 'boundlab words'")
+    return run.model
+
+
 def _build(source: str) -> nn.Module:
-    """Import ``package.module:factory`` with the current folder on the path, and call the
-    factory."""
+    """What ``package.module:factory`` makes."""
     if source.endswith(WEIGHTS):
         raise ArgumentError(
             f"weights go to --weights; MODEL builds the network: give package.module:factory, "
@@ -168,7 +191,8 @@ def _build(source: str) -> nn.Module:
         )
     if not is_code(source):
         raise ArgumentError(
-            f"MODEL must be package.module:factory or a file .onnx or .pt2, not {source!r}"
+            "MODEL must be package.module:factory, a file .onnx or .pt2, or the folder of a "
+            f"training run, not {source!r}"
         )
     return model_named(source)
 

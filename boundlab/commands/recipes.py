@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from boundlab.commands.consoles import widened
 from boundlab.commands.speaking import Json, out, write_json
 from boundlab.training.reached import Reached, reached
 from boundlab.training.recipe import Recipe
@@ -30,7 +31,7 @@ def recipes(options: argparse.Namespace) -> None:
             print(one.toml(explained=True), end="")
         write_json(options, {"recipes": [_document(one, known)]})
         return
-    console = out(options)
+    console = widened(out(options))
     for data, some in by_data().items():
         console.print(_table(data, some, known))
         console.print()

@@ -48,6 +48,9 @@ def _train_with(
     trainer = Trainer(recipe, data, output, processes, source)
     resumed = trainer.resume()
     console = Console(quiet=options.quiet or processes.rank > 0)
+    if recipe.factor != 1 and recipe.method != "natural":
+        last, times = recipe.eps * recipe.factor, f"{recipe.factor:g} times"
+        say(console, f"eps grows to {last:.4g}, {times} the radius that is tested")
     if resumed:
         say(console, f"going on from epoch {trainer.epoch}, step {trainer.step}")
     try:

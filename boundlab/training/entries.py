@@ -15,10 +15,12 @@ NETWORKS = (
     "mlp", "tiny-cnn", "small-cnn", "small-cnn-bn", "cnn7-bn", "densenet", "wide-resnet", "resnext",
 )  # fmt: skip
 """Names of networks for images; :data:`boundlab.models.MODELS` makes them."""
-TEXT_NETWORKS = ("transformer", "lstm")
+TEXT_NETWORKS = ("transformer", "transformer-ln", "lstm")
 OWN = "own"
 """The model or the data of a run that were given in Python, so that they have no name."""
 NPZ = ".npz"
+FILE, CODE = f"a file {NPZ}", "package.module:factory"
+"""What else data and models may be."""
 GROUPS = {
     "data": "training data",
     "network": "network",
@@ -34,7 +36,7 @@ _KEY = "entry"
 @dataclass(frozen=True)
 class Entry:
     """meaning: one line. group: one of GROUPS. unit: of a number. options: the texts that are
-    allowed; with ``own``, package.module:factory and "own" too. least: the least number that is
+    allowed; own: what else is, FILE or CODE. least: the least number that is
     allowed, or what numbers must lie above, if ``above``."""
 
     meaning: str
@@ -60,12 +62,9 @@ class Entry:
 
     def _is_own(self, value: Any) -> bool:
         """Whether a text names something of the user's."""
-        return bool(self.own) and is_own(str(value))
-
-
-def is_own(name: str) -> bool:
-    """Whether a model or data are the user's own, and not boundlab's."""
-    return name == OWN or is_code(name) or is_file(name)
+        name = str(value)
+        found = {FILE: is_file(name), CODE: is_code(name)}
+        return any(found[kind] or name == OWN for kind in self.own)
 
 
 def is_file(name: str) -> bool:

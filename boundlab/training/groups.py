@@ -15,6 +15,8 @@ def by_recipe(runs: Sequence[Path]) -> dict[str, list[Path]]:
     """Folders by what their runs are called: those together whose recipes differ in nothing but the
     seed, by the name of the recipe; with the name of a folder where several recipes go by one
     name."""
+    if not runs:
+        raise ArgumentError("there are no runs: give folders that boundlab train has made")
     found: dict[Recipe, list[Path]] = {}
     for run in dict.fromkeys(runs):
         if not (run / RECIPE).is_file():

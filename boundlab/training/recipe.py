@@ -11,7 +11,9 @@ from typing import Any, get_type_hints
 
 from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.training.entries import (
+    CODE,
     DATA,
+    FILE,
     GROUPS,
     NETWORKS,
     TEXT_NETWORKS,
@@ -26,8 +28,6 @@ METHODS = ("natural", "ibp", "crown-ibp")
 PERTURBED = ("inputs", "weights", "words")
 OPTIMISERS = ("adam", "sgd")
 INITS = ("ibp", "default")
-OWN_DATA = ("a file .npz", "package.module:factory")
-OWN_MODEL = ("package.module:factory",)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Recipe:
         "a set by name, arrays in a file .npz, or package.module:factory",
         "data",
         options=DATA,
-        own=OWN_DATA,
+        own=(FILE, CODE),
     )
     share: float = entry(
         1.0,
@@ -72,7 +72,7 @@ class Recipe:
         "a network by name, or package.module:factory, called without arguments",
         "network",
         options=(*NETWORKS, *TEXT_NETWORKS),
-        own=OWN_MODEL,
+        own=(CODE,),
     )
     normalise: bool = entry(
         True, "put mean and standard deviation of the training set into the network", "network"

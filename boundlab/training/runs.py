@@ -15,7 +15,7 @@ from boundlab.errors import ArgumentError
 from boundlab.models import build
 from boundlab.models.code import called, model_named
 from boundlab.models.text import build_text
-from boundlab.training.checkpoints import NETWORK, read_checkpoint, usable
+from boundlab.training.checkpoints import CHECKPOINT, NETWORK, read_checkpoint, usable
 from boundlab.training.entries import OWN, SENTENCES, is_code
 from boundlab.training.networks import behind
 from boundlab.training.recipe import Recipe
@@ -34,6 +34,13 @@ class Run:
     shape: tuple[int, ...]
     classes: int
     source: dict[str, Any]
+
+
+def is_run(path: Path) -> bool:
+    """Whether a path is the folder of a run, or its checkpoint."""
+    if path.is_dir():
+        return (path / CHECKPOINT).is_file()
+    return path.name == CHECKPOINT and path.is_file()
 
 
 def load_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -46,7 +47,8 @@ def test_shells_take_the_scripts(scripts: dict[str, Path]) -> None:
 def test_all_is_offered(scripts: dict[str, Path]) -> None:
     texts = {shell: path.read_text() for shell, path in scripts.items()}
     for name, parser in parsers().items():
-        flags = {flag for flag in parser._option_string_actions if flag.startswith("--")}
+        shown = [one for one in parser._actions if one.help != argparse.SUPPRESS]
+        flags = {flag for one in shown for flag in one.option_strings if flag.startswith("--")}
         assert set(offered(scripts["bash"], "boundlab", name, "--")) == flags
         zsh = texts["zsh"].split(f"        {name})\n")[1].split(";;")[0]
         assert set(re.findall(r"'(--[\w-]+)\[", zsh)) == flags

@@ -25,8 +25,8 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "model",
         metavar="MODEL",
-        help="package.module:factory, called without arguments; an ONNX file (.onnx, .onnx.gz); or "
-        "a program saved with torch.export (.pt2)",
+        help="package.module:factory, called without arguments; an ONNX file (.onnx, .onnx.gz); a "
+        "program saved with torch.export (.pt2); or the output folder of boundlab train",
     )
     group.add_argument(
         "data",
@@ -39,7 +39,8 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
         "--weights",
         type=Path,
         metavar="FILE",
-        help="state dict for the model (read with weights_only=True)",
+        help="state dict for the model (read with weights_only=True), or the output folder of "
+        "boundlab train --model or of boundlab.fit",
     )
     add_numbers(group, "--mean", "M", "normalisation inside the model: one mean, or one a channel")
     add_numbers(group, "--std", "S", "and one standard deviation, or one a channel")
