@@ -17,7 +17,7 @@ from boundlab.attacks.targets import Model, Target
 from boundlab.errors import ArgumentError
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
-from boundlab.specs.labels import read_labels
+from boundlab.specs.labels import Labels, read_labels
 from boundlab.specs.property import Case, Property
 
 PROPERTY_SECONDS = 8.0
@@ -56,7 +56,7 @@ class Attack:
 def attack(
     model: Model,
     target: Region | Property,
-    labels: Any = None,
+    labels: Labels | None = None,
     *,
     steps: int = 50,
     restarts: int | None = None,

@@ -1,9 +1,8 @@
 """What is set around a call and must not change its answer: autocast, inference mode, the default
-device; and the garbage collector."""
+device."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -34,17 +33,9 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Pause the garbage collector: a trace is looked through again and again while it grows, which
-    takes up to a tenth of the time of a capture."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def gradients_if(wanted: bool) -> torch.set_grad_enabled:
+    """A context without gradients, unless they are wanted and enabled."""
+    return torch.set_grad_enabled(wanted and torch.is_grad_enabled())
 
 
 def usable(value: Any) -> Any:

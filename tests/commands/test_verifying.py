@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_an_error(
         (["net.onnx", "--instances", "i.csv", "--output", "o"], "no network or property"),
         (["--instances", "i.csv"], "--output DIR"),
         (["--instances", "none.csv", "--output", "o"], "No such file"),
-        (["--instances", "none.csv", "--output", "o", "--json", "j"], "takes --output"),
+        (["--instances", "none.csv", "--output", "o", "--result", "r"], "takes --output"),
     ],
 )
 def test_refusals(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is set around a call is put back after it."""
+"""The garbage collector is as it was before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from boundlab.compat.ambient import without_collector
+from boundlab.compat.collector import without_collector
 
 
 def fails() -> None:
