@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from boundlab.compat.collector import without_collector
 
 LATE = ("plot",)
 """Public packages that are imported when they are asked for: they need an extra."""
 FUNCTIONS = ("capture", "verify")
 """Public functions that are called like the packages that they lie in."""
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Let the garbage collector pause: what imports make stays, and looking through it again and
-    again would take a fifth of their time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Package(ModuleType):

@@ -15,12 +15,13 @@ from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.cuts import line_cuts
-from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
+from boundlab.commands.jobs import Job, check_methods, check_radii
 from boundlab.commands.report import page
 from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
 from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject
 from boundlab.commands.tables import verdict_table, write_table
 from boundlab.defaults import DEMO_RADII, EPS
+from boundlab.defaults import METHODS as DEFAULT_METHODS
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture

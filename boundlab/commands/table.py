@@ -11,7 +11,7 @@ from importlib import import_module
 
 from boundlab.commands.arguments import add_other
 from boundlab.commands.parser import Parser
-from boundlab.importing import without_collector
+from boundlab.compat.collector import without_collector
 from boundlab.version import VERSION
 
 

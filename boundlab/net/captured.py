@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 
 from boundlab.capture.torch_export import Function, export
 from boundlab.compat.ambient import undisturbed
+from boundlab.compat.collector import without_collector
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Ref
@@ -41,7 +42,7 @@ class Captured:
         own_size: bool = False,
     ) -> Captured:
         """Capture a model on examples. own_size: for their batch size alone."""
-        with undisturbed(of_model=True):
+        with undisturbed(of_model=True), without_collector():
             graph, inputs, outputs = export(source, *examples, batched, own_size)
         device, training = None, is_training(source)
         if graph.knows_devices:
