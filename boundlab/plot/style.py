@@ -77,7 +77,7 @@ STYLE: dict[str, Any] = {
 }
 
 
-def style() -> AbstractContextManager[None]:
+def styled() -> AbstractContextManager[None]:
     """Figures that are made inside of a with statement have this style."""
     return matplotlib.rc_context(STYLE)
 
@@ -87,11 +87,14 @@ def use_style() -> None:
     matplotlib.rcParams.update(STYLE)
 
 
-def figure(columns: int = 1, width: float = 5.6, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    """A figure in this style with Axes side by side; width and height in inches, of all of it."""
-    with style():
-        made, axes = plt.subplots(1, columns, figsize=(width, height), squeeze=False)
-    return made, list(axes[0])
+def figure(
+    columns: int = 1, width: float = 5.6, height: float = 3.2, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """A figure in this style with Axes side by side, row after row; width and height in inches, of
+    all of it."""
+    with styled():
+        made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False)
+    return made, list(axes.flat)
 
 
 def given_or_new(ax: Axes | None) -> Axes:
@@ -118,7 +121,7 @@ def save(made: Figure, path: Path | str) -> None:
     kind = path.suffix[1:].lower()
     stream = io.BytesIO()
     metadata = {"svg": {"Date": None, "Creator": None}}.get(kind)
-    with style():
+    with styled():
         made.savefig(stream, format=kind, metadata=metadata, dpi=150)
     plt.close(made)
     content = stream.getvalue()
