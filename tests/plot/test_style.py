@@ -45,6 +45,8 @@ def test_files_are_the_same_every_time_and_figures_are_closed(tmp_path: Path) ->
     assert text == (tmp_path / "b.svg").read_text()
     assert "line 2" in text
     assert "metadata" not in text
+    assert "<style" not in text
+    assert style.lighter(text) == text
     assert not plt.get_fignums()
     figure, _ = bl.plot.figure()
     bl.plot.save(figure, tmp_path / "c.png")
@@ -61,11 +63,15 @@ def test_lighter_files_show_the_same() -> None:
     path = '<path d="M 1.23456 -0.0001 \nL 20 3.999999 \nz\n"/>'
     assert style.lighter(path) == '<path d="M 1.23 -0 L 20 4 z"/>'
     mark = '<use href="#m" x="{}" style="fill: red"/>'
-    marks = f'<g id="a">\n {mark.format("1.0")}\n {mark.format("2.25")}\n</g>'
+    marks = f"<g>\n {mark.format('1.0')}\n {mark.format('2.25')}\n</g>"
     found = style.lighter(marks)
     assert found.count("fill: red") == 1
     assert 'x="1"' in found
     assert 'x="2.25"' in found
+    rules = f'<svg a="b"><style type="text/css">*{{{style.LINES}}}</style>'
+    once = style.lighter(rules)
+    assert once == f'<svg style="{style.LINES}" a="b">'
+    assert style.lighter(once) == once
     mixed = '<g>\n<use style="fill: red"/>\n<use style="fill: blue"/>\n</g>'
     assert style.lighter(mixed) == mixed
 
