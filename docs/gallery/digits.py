@@ -52,7 +52,7 @@ for k, i in enumerate(broken.tolist()):
     for ax, (picture, colours, low, high), title in zip(
         axes[3 * k : 3 * k + 3], shown, titles, strict=True
     ):
-        ax.imshow(picture, cmap=colours, vmin=low, vmax=high, interpolation="none")
+        ax.imshow(picture.numpy(), cmap=colours, vmin=low, vmax=high, interpolation="none")
         ax.set_axis_off()
         ax.set_title(title, fontsize=8)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import boundlab as bl
@@ -18,7 +18,10 @@ POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=6)
 
 
 def inside(corners: np.ndarray, point: np.ndarray, tolerance: float) -> bool:
-    """Whether a point lies in the convex polygon of these corners, whichever way they turn."""
+    """Whether a point lies in the convex polygon of these corners, whichever way they turn. The
+    direction of an edge that is as short as rounding says nothing."""
+    apart = np.abs(corners - np.roll(corners, 1, axis=0)).max(1) > 1e-9
+    corners = corners[apart] if apart.any() else corners[:1]
     if len(corners) == 1:
         return bool(np.abs(point - corners[0]).max() <= tolerance)
     ahead = np.roll(corners, -1, axis=0) - corners
@@ -31,6 +34,7 @@ def inside(corners: np.ndarray, point: np.ndarray, tolerance: float) -> bool:
     return bool((turns >= -tolerance * lengths).all() or (turns <= tolerance * lengths).all())
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(WAYS, min_size=1, max_size=6), POINTS)
 def test_it_contains_what_the_limits_are_made_of(
     ways: list[tuple[float, float]], points: list[tuple[float, float]]
