@@ -23,8 +23,8 @@ from benchmarks.timing import load, save
 from boundlab.plot.style import INK, band, figure, label_ends, per_cent, ticks_at
 from boundlab.plot.style import save as save_figure
 from boundlab.training.evaluation import read_errors
+from boundlab.training.metrics import METRICS, RECIPE
 from boundlab.training.recipe import Recipe
-from boundlab.training.trainer import METRICS, RECIPE
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Results of certified training

@@ -23,8 +23,7 @@ from rich.progress import Progress
 from benchmarks.page import table
 from benchmarks.timing import load as stored
 from benchmarks.timing import save
-from boundlab.commands.flatness import POINTS, REACH, Movement, measure, tensors
-from boundlab.commands.training import load_trained, test_images
+from boundlab.commands.flatness import POINTS, REACH, Movement, measure, run_samples, tensors
 from boundlab.data import load
 from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import capture
@@ -33,7 +32,7 @@ from boundlab.plot.style import save as save_figure
 from boundlab.plot.surfaces import loss_surfaces
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import FLAT_BATCHES, FLAT_SETS, FLAT_SHARES, RECIPES
-from boundlab.training.tasks import share_of
+from boundlab.training.runs import read_run
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import surface
 
@@ -78,8 +77,9 @@ def run(files: Path, runs: Path, only: str) -> None:
             show = partial(progress.update, task)
             trainer.run(lambda step, show=show: show(completed=step.epoch))
         trainer.save()
-        model, _, size = load_trained(folder)
-        some, test = share_of(recipe, data), test_images(recipe, files / recipe.data, size, None)
+        run = read_run(folder)
+        model = run.model
+        some, test = run_samples(run, files / recipe.data)
         found = measure(model, some, test, Movement(EPS, ("crown-ibp", "crown")))
         found["one_by_one"] = _one_by_one(model, *tensors(some)) - found["loss"]
         if name.rsplit(", ", 1)[0] == SHOWN:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ from matplotlib.axes import Axes
 from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.plot.reading import Array
 from boundlab.plot.style import band, given_or_new, label_ends, per_cent
-from boundlab.training.recipe import Recipe
-from boundlab.training.trainer import COLUMNS, METRICS, RECIPE
+from boundlab.training.groups import by_recipe
+from boundlab.training.metrics import COLUMNS, METRICS
 
 TITLES = {
     "eps": "ε",
@@ -55,7 +54,7 @@ def curves(
     fresh = ax is None
     ax = given_or_new(ax)
     for label, folders in groups.items():
-        _group(ax, label, [column_of(folder, metric) for folder in folders])
+        _group(ax, _called(label, folders), [column_of(folder, metric) for folder in folders])
     if fresh:
         ax.set(xlabel="epoch", ylabel=TITLES[metric])
     if metric in SHARES:
@@ -64,27 +63,11 @@ def curves(
     return ax
 
 
-def by_recipe(runs: Sequence[Path]) -> dict[str, list[Path]]:
-    """Run folders by what they are called in a picture: those whose recipes differ in nothing but
-    the seed together, by the name of the recipe; by the name of the folder too where several
-    recipes have the same name."""
-    if not runs:
-        raise ArgumentError("there are no runs to draw: give folders that boundlab train has made")
-    found: dict[Recipe, list[Path]] = {}
-    for run in runs:
-        if not (run / RECIPE).is_file():
-            raise ArgumentError(f"{run} is not the folder of a run: it has no {RECIPE}")
-        found.setdefault(replace(Recipe.load(run / RECIPE), seed=0), []).append(run)
-    names = [recipe.name for recipe in found]
-    labels: dict[str, list[Path]] = {}
-    for recipe, folders in found.items():
-        label = recipe.name
-        if names.count(label) > 1:
-            label = f"{label} ({folders[0].name})"
-        if len(folders) > 1:
-            label = f"{label}, {len(folders)} seeds"
-        labels[label] = folders
-    return labels
+def _called(label: str, folders: Sequence[Path]) -> str:
+    """What the line of some runs is called."""
+    if len(folders) > 1:
+        return f"{label}, {len(folders)} seeds"
+    return label
 
 
 def column_of(run: Path, metric: str) -> Array:
