@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from rich.console import Console
@@ -23,9 +24,10 @@ from boundlab.commands.arguments import (
 from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
-from boundlab.commands.cuts import line_cuts
+from boundlab.commands.cuts import line_cuts, telling_radius
 from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
-from boundlab.commands.report import page
+from boundlab.commands.page import how_made, with_digest
+from boundlab.commands.report import About, headline, page
 from boundlab.commands.subjects import (
     EPS,
     RESULTS,
@@ -35,6 +37,7 @@ from boundlab.commands.subjects import (
     add_subject,
     check_folder,
     read_subject,
+    said_of,
 )
 from boundlab.commands.tables import verdict_table, write_table
 from boundlab.demo import load_digits, load_model
@@ -116,13 +119,12 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Output:
-    """Where results and the report go, and what the report says above them. ray: the cluster that
-    the work is spread over, if any."""
+    """Where results and the report go, and what the report says of where it comes from. ray: the
+    cluster that the work is spread over, if any."""
 
     folder: Path
     resume: bool
-    title: str
-    note: str
+    about: About
     ray: str | None = None
 
 
@@ -146,8 +148,18 @@ def _demo(options: argparse.Namespace) -> None:
         "Handwritten digits (MNIST test images), and the small convolutional network that "
         "ships with boundlab, trained with interval bounds."
     )
-    output = _Output(options.output, False, "Certified digits", note)
+    made = how_made(options.given, _files_of_demo())
+    output = _Output(options.output, False, About("Certified digits", note, made))
     _run(job, capture(load_model(), images[:2]), output)
+
+
+def _files_of_demo() -> dict[str, str]:
+    """The weights and the digits that ship with the package."""
+    found = {}
+    for what, name in (("Weights", "digits.pt"), ("Data", "digits.npz")):
+        with as_file(files("boundlab.demo") / name) as path:
+            found[what] = with_digest(path, f"{name} of boundlab.demo")
+    return found
 
 
 def _clear(path: Path) -> None:
@@ -182,8 +194,9 @@ def _certify(options: argparse.Namespace) -> None:
         attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
         timeout=options.timeout,
     )
-    title, ray = "Certified robustness", options.ray
-    _run(job, about.net, _Output(options.output, options.resume, title, about.name, ray))
+    made = how_made(options.given, said_of(options))
+    said = About("Certified robustness", about.name, made)
+    _run(job, about.net, _Output(options.output, options.resume, said, options.ray))
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -203,9 +216,10 @@ def _run(job: Job, net: Net, output: _Output) -> None:
         found = certify_with_bar(net, job, results, output.resume, console, spread)
     console.print(_table(found))
     write_table(output.folder / TABLE, verdict_table(found))
-    cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
+    radius = telling_radius(found, found.radii[headline(found)])
+    cuts = line_cuts(net, found, job.images, radius, job.device)
     report = output.folder / REPORT
-    write_atomically(report, page(found, job.images, cuts, output.title, note=output.note))
+    write_atomically(report, page(found, job.images, cuts, output.about))
     console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
 
 

@@ -18,9 +18,10 @@ from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
 from boundlab.commands.competition import ERROR, read_instances, result_text
 from boundlab.commands.limits import end_with_parent, is_about_memory, limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
+from boundlab.commands.page import how_made, with_digest
 from boundlab.commands.queries import load_query, networks_given
 from boundlab.commands.sweep_report import sweep_page
-from boundlab.commands.sweeps import how_made, sweep_of
+from boundlab.commands.sweeps import OPTIONAL, sweep_of
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
 from boundlab.scaling.instances import plan_on, spread
 from boundlab.storage.files import write_atomically
@@ -157,7 +158,7 @@ def _list(options: argparse.Namespace) -> None:
     if report.exists() and not results.exists():
         raise ArgumentError(f"{report} is of something else: give another --output")
     held = OutcomeFile.open(results, options.resume)
-    made = how_made(options.given, path)
+    made = how_made(options.given, {"List": with_digest(path)}, OPTIONAL)
     console = Console()
     name = path.resolve().parent.name
     try:
