@@ -27,7 +27,8 @@ from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.cuts import line_cuts, telling_radius
 from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
 from boundlab.commands.page import how_made, with_digest
-from boundlab.commands.report import About, headline, page
+from boundlab.commands.report import headline, page
+from boundlab.commands.report_parts import About
 from boundlab.commands.subjects import (
     EPS,
     RESULTS,

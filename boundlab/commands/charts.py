@@ -18,7 +18,7 @@ from boundlab.commands.cuts import Cut
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 16, 50
-LABELS = 132
+LABELS = 146
 """Room at the right for the names of curves."""
 APART = 15.0
 """Units of the picture between two names of curves."""

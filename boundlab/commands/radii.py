@@ -24,7 +24,7 @@ from boundlab.commands.jobs import Job, check_methods
 from boundlab.commands.page import how_made
 from boundlab.commands.radius_ledger import RadiiSoFar, RadiusLedger, RadiusSearch
 from boundlab.commands.radius_report import Searched, highest, median, radius_page
-from boundlab.commands.report import About
+from boundlab.commands.report_parts import About
 from boundlab.commands.subjects import (
     RESULTS,
     add_resume,

@@ -15,8 +15,16 @@ from boundlab.commands.charts import Curve, Part, binned, bins, number, share_ch
 from boundlab.commands.gallery import SHOWN, Album, Card, class_name, gallery
 from boundlab.commands.page import HATCHED, choice, document, footer, made_section
 from boundlab.commands.radius_ledger import RadiiSoFar, RadiusSearch
-from boundlab.commands.report import BALLS, SCRIPT, STYLE, About, digests, how_to_read, shares
 from boundlab.commands.report_charts import figure
+from boundlab.commands.report_parts import (
+    BALLS,
+    SCRIPT,
+    STYLE,
+    About,
+    digests,
+    how_to_read,
+    shares,
+)
 
 STEPS = 240
 """Radii at which the curves are computed."""
@@ -89,6 +97,7 @@ def radius_page(about: Searched, said: About) -> str:
         _accuracy(about, axis),
         _proved(about, axis),
         _broken(about, axis),
+        _gap(about, axis),
         "</div></section>",
         _images(about, names),
         made_section([*said.made, *digests(about.task)]),
@@ -143,7 +152,8 @@ def _proved(about: Searched, axis: str) -> str:
     note = f"The largest radius at which {escape(about.search.method)} proves an image"
     if nothing:
         note += f"; {nothing} misclassified images are left out"
-    return _histogram(about, "Largest certified radius", note, values, ("proved", axis))
+    chart = _histogram("proved", values, about.high, axis)
+    return figure("Largest certified radius", f"{note}.", chart)
 
 
 def _broken(about: Searched, axis: str) -> str:
@@ -152,19 +162,24 @@ def _broken(about: Searched, axis: str) -> str:
     note = "The smallest radius at which an input of another class was found"
     if len(held) > len(finite):
         note += f"; {len(held) - len(finite)} images for which none was found are left out"
-    return _histogram(about, "Smallest broken radius", note, finite.tolist(), ("broken", axis))
+    chart = _histogram("broken", finite.tolist(), about.high, axis)
+    return figure("Smallest broken radius", f"{note}.", chart)
 
 
-def _histogram(
-    about: Searched, title: str, note: str, values: Sequence[float], how: tuple[str, str]
-) -> str:
-    """how: the kind of the columns, and the name of the axis."""
-    kind, axis = how
-    high = about.high or 1.0
-    edges = [high * k / COLUMNS for k in range(COLUMNS + 1)]
-    part = Part(kind, kind, bins(values, high, COLUMNS))
-    chart = binned(edges, [part], axis, f"how many images are {kind} at which radius")
-    return figure(title, f"{note}.", chart)
+def _gap(about: Searched, axis: str) -> str:
+    held = about.correct & about.found.broken.isfinite()
+    values = (about.found.broken - about.found.proved)[held].tolist()
+    chart = _histogram("open", values, max(values, default=0.0), axis)
+    note = "How far the broken radius lies above the proved one: in between nothing is known."
+    return figure("What is not known", note, chart)
+
+
+def _histogram(kind: str, values: Sequence[float], high: float, axis: str) -> str:
+    """How many of some radii lie where in [0, high]."""
+    end = high or 1.0
+    edges = [end * k / COLUMNS for k in range(COLUMNS + 1)]
+    part = Part(kind, kind, bins(values, end, COLUMNS))
+    return binned(edges, [part], axis, f"how many images have which radius, {kind}")
 
 
 # -- images ----------------------------------------------------------------------------------------

@@ -232,10 +232,9 @@ def cuts_section(cuts: Sequence[Cut], methods: Sequence[str], names: Sequence[st
     low, high = min(low - 0.04 * (high - low), 0.0), max(high + 0.04 * (high - low), 0.0)
     one = shown[0]
     label, rival = names[one.label], names[one.rival]
+    name = f"margin of {label} over {rival}"
     figures = "".join(
-        f"<figure><figcaption><h3>{escape(cut.method)}</h3></figcaption>"
-        f"{cut_chart(cut, low, high, f'margin of {label} over {rival}')}</figure>"
-        for cut in shown
+        figure(cut.method, _range(cut), cut_chart(cut, low, high, name)) for cut in shown
     )
     key = keys(
         [("text", "the network, sampled"), ("accent", "lower bound"), ("upper", "upper bound")]
@@ -243,12 +242,17 @@ def cuts_section(cuts: Sequence[Cut], methods: Sequence[str], names: Sequence[st
     without = ", ".join(method for method in methods if method not in LINEAR)
     missing = ""
     if without:
-        missing = f" Without a panel: {without}; only one pair of fixed functions can be drawn."
+        missing = f" {without}: without a panel, it has no single pair of such functions."
     return (
-        '<section><h2>Linear bounds inside one ball</h2><p class="soft">Image '
+        '<section class="keep"><h2>Linear bounds inside one ball</h2><p class="soft">Image '
         f"{one.image} at radius {number(one.radius)}, where these methods differ most: the margin "
         f"of its label {escape(label)} over class {escape(rival)} on a straight way through the "
         "ball, between two linear functions that hold everywhere in the ball. The closer they are "
         f"to it, the better.{escape(missing)}</p>{key}"
         f'<div class="cuts">{figures}</div></section>'
     )
+
+
+def _range(cut: Cut) -> str:
+    low, high = number(float(cut.lower.min())), number(float(cut.upper.max()))
+    return f"between {low} and {high} on this way"

@@ -15,7 +15,8 @@ import pytest
 from boundlab.commands.certificates import Verdict
 from boundlab.commands.competition import Instance
 from boundlab.commands.outcomes import Outcome
-from boundlab.commands.report import About, page
+from boundlab.commands.report import page
+from boundlab.commands.report_parts import About
 from boundlab.commands.sweep_report import sweep_page
 from boundlab.commands.sweeps import Entry, Sweep
 from tests.browser.driver import Browser

@@ -15,8 +15,9 @@ import boundlab as bl
 from boundlab.commands import gallery
 from boundlab.commands.certificates import Certification, Run, Task, Verdict
 from boundlab.commands.cuts import line_cuts
-from boundlab.commands.report import SCRIPT, About, headline, page
+from boundlab.commands.report import headline, page
 from boundlab.commands.report_charts import not_ruled_out
+from boundlab.commands.report_parts import SCRIPT, About
 from tests.helpers.pages import EVIL, Structure, assert_accessible, assert_self_contained
 from tests.helpers.reports import RADII, made_up
 
@@ -139,7 +140,7 @@ def test_images_of_which_nothing_is_correct() -> None:
 
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gallery, "SHOWN", 50)
-    monkeypatch.setattr("boundlab.commands.report.SHOWN", 50)
+    monkeypatch.setattr("boundlab.commands.report_cards.SHOWN", 50)
     found, images = made_up(80, classes=30, side=4)
     text = page(found, images, [], About("t"))
     shown = [int(card["data-image"]) for card in cards(text)]
