@@ -11,10 +11,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from boundlab.commands.certificates import Verdict
 from boundlab.commands.competition import Instance
 from boundlab.commands.outcomes import Outcome
+from boundlab.commands.radius_ledger import RadiiSoFar, RadiusSearch
+from boundlab.commands.radius_report import Searched, radius_page
 from boundlab.commands.report import page
 from boundlab.commands.report_parts import About
 from boundlab.commands.sweep_report import sweep_page
@@ -278,4 +281,28 @@ def test_lists_of_instances(browser: Browser, tmp_path: Path) -> None:
         "one.dispatchEvent(new Event('input'))"
     )
     assert shown() == ["c"]
+    assert browser.complaints() == []
+
+
+def test_radii_of_images(browser: Browser, tmp_path: Path) -> None:
+    made, images = made_up(60)
+    proved = torch.rand(60, generator=torch.Generator().manual_seed(1)).double()
+    proved[~made.correct] = 0
+    broken = torch.full((60,), torch.inf, dtype=torch.float64)
+    assert made.examples is not None
+    broken[made.examples.image] = proved[made.examples.image] + 0.1
+    broken[~made.correct] = 0
+    found = RadiiSoFar(proved, broken, made.examples, 1.0)
+    search = RadiusSearch(most=2.0)
+    about = Searched(made.task, images, made.labels, made.predictions, found, search)
+    path = tmp_path / "index.html"
+    path.write_text(radius_page(about, ABOUT), encoding="utf-8")
+    browser.open(path, width=500)
+    assert browser.run("return document.documentElement.scrollWidth") <= 500
+    assert images_shown(browser) == proved.argsort(stable=True)[:SHOWN].tolist()
+    browser.choose("verdict", "counterexample found")
+    assert sorted(images_shown(browser)) == made.examples.image.tolist()
+    browser.choose("verdict", "wrong")
+    browser.choose("order", "by number")
+    assert images_shown(browser) == (~made.correct).nonzero().flatten().tolist()
     assert browser.complaints() == []
