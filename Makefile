@@ -51,7 +51,7 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.page
 
 data: $(READY)
-	$(BIN)/python scripts/fetch_data.py $(DATA)
+	$(BIN)/python -m scripts.fetch_data $(DATA)
 
 clean:
 	rm -rf .venv boundlab-report
