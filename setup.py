@@ -13,23 +13,30 @@ from pathlib import Path
 from setuptools import setup
 
 NOTE = "Files that are named on this page are in the source distribution of the same version.\n"
-CODE = re.compile(r"(^```.*?^```$|^(?: {4}[^\n]*\n)+|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
-PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n?|<img [^>]*src=\"(?!https?:)[^>]*>\n?")
-LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|mailto:)([^)#]*)(?:#[^)]*)?\)")
+PARTS = re.compile(
+    r"^```.*?^```$"  # code, which stays
+    r"|^(?: {4}[^\n]*\n)+"
+    r"|`[^`\n]+`"
+    r"|!\[[^\]]*\]\((?!https?:)[^)]*\)\n?"  # pictures
+    r"|<img [^>]*src=\"(?!https?:)[^>]*>\n?"
+    r"|\[(?P<text>[^\]]+)\]\((?!https?:|mailto:)(?P<file>[^)#]*)(?:#[^)]*)?\)",  # links to files
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def standing_alone(text: str) -> str:
     """A page of Markdown that needs no file beside it."""
-    parts = CODE.split(text)  # code at odd places
-    parts[::2] = [LINK.sub(_named, PICTURE.sub("", part)) for part in parts[::2]]
-    return "".join(parts).rstrip() + "\n\n" + NOTE
+    return PARTS.sub(_part, text).rstrip() + "\n\n" + NOTE
 
 
-def _named(link: re.Match[str]) -> str:
-    text, file = link[1], link[2]
-    if not file or file in text:
-        return text
-    return f"{text} ({file})"
+def _part(found: re.Match[str]) -> str:
+    if found[0].startswith(("!", "<")):
+        return ""
+    if found["text"] is None:
+        return found[0]
+    if not found["file"] or found["file"] in found["text"]:
+        return found["text"]
+    return f"{found['text']} ({found['file']})"
 
 
 if __name__ == "__main__":

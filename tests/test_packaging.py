@@ -37,6 +37,7 @@ setup = _setup()
         ('<img alt="a" src="docs/a.png">\ntext', "text"),
         ("![b](https://example.org/a.png)", "![b](https://example.org/a.png)"),
         ("two [li\nnes](docs/a.md)", "two li\nnes (docs/a.md)"),
+        ("[`a`](docs/a.md) and [`docs/b.md`](docs/b.md)", "`a` (docs/a.md) and `docs/b.md`"),
         ("```sh\n[a](b)\n```\n[a](b)", "```sh\n[a](b)\n```\na (b)"),
         ("`x[0](y)` and\n\n    x[0](y)\n", "`x[0](y)` and\n\n    x[0](y)"),
     ],
