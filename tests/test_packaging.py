@@ -58,6 +58,16 @@ def test_the_readme_of_the_package_has_no_link_to_a_file() -> None:
     assert "(docs/data.md)" in made
 
 
+def test_the_guide_for_contributors_leads_somewhere() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    for target in re.findall(r"\]\(([^)#:]+)", page) + re.findall(
+        r"`((?:tests|boundlab)/[^`]*)`", page
+    ):
+        assert (ROOT / target).exists(), target
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)", page)) <= targets
+
+
 def test_versions_are_the_same_everywhere() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
     assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
