@@ -1,8 +1,10 @@
 # make demo   certify digits with the network that ships with the package; writes boundlab-report/
 # make test   style, types and tests
+# make gallery   runs the notebooks of docs/gallery/ again, and draws docs/pictures/
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
 # make matrix   the tests on several versions of torch and Python, in environments in matrix/ (hours)
+# make package   wheel and sdist into dist/, and the wheel used outside of the repository
 # make house   how the code reads, in numbers, and where it misses its aims
 # make fuzz   tens of thousands of random graphs (about an hour)
 PYTHON ?= python3
@@ -12,7 +14,7 @@ DATA ?= data
 MATRIX ?= matrix
 VERSIONS ?=
 
-.PHONY: demo test lint matrix house fuzz docs benchmarks data clean
+.PHONY: demo test lint matrix package house fuzz docs gallery benchmarks data clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -34,6 +36,10 @@ lint: $(READY)
 matrix: $(READY)
 	$(BIN)/python scripts/matrix.py $(MATRIX) $(VERSIONS)
 
+package:
+	rm -rf dist
+	$(PYTHON) scripts/package.py dist
+
 house: $(READY)
 	$(BIN)/python scripts/house.py --places
 
@@ -44,6 +50,11 @@ docs: $(READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
 	$(BIN)/boundlab ops --onnx --markdown > docs/onnx-operators.md
 
+gallery: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python scripts/draw_pictures.py
+	$(BIN)/python scripts/make_gallery.py
+
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.verification
 	$(BIN)/python -m benchmarks.growth
@@ -51,7 +62,7 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.page
 
 data: $(READY)
-	$(BIN)/python scripts/fetch_data.py $(DATA)
+	$(BIN)/python -m scripts.fetch_data $(DATA)
 
 clean:
 	rm -rf .venv boundlab-report

@@ -16,7 +16,7 @@ from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.cuts import line_cuts, telling_radius
-from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
+from boundlab.commands.jobs import Job, check_methods, check_radii
 from boundlab.commands.page import how_made, with_digest
 from boundlab.commands.report import headline, page
 from boundlab.commands.report_parts import About
@@ -24,6 +24,7 @@ from boundlab.commands.speaking import Json, busy, out, progress, say, write_jso
 from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject, said_of
 from boundlab.commands.tables import verdict_table, write_table
 from boundlab.defaults import DEMO_RADII, EPS
+from boundlab.defaults import METHODS as DEFAULT_METHODS
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture

@@ -114,7 +114,8 @@ def test_files_of_something_else(line: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_refusals(line: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no method 'crwn'" in error(capsys, *COMMAND, "--method", "crwn")
+    assert run(*COMMAND, "--method", "crwn") == 2
+    assert "Did you mean 'crown'?" in capsys.readouterr().err
     fails = lambda k, *options: error(capsys, *COMMAND, "--output", f"out{k}", *options)
     assert "most must be a number above 0" in fails(1, "--most", "0")
     assert "tolerance must be a number above 0" in fails(2, "--tolerance", "-1")
