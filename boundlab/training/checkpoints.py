@@ -81,7 +81,7 @@ def source_of(state: Mapping[str, Any]) -> dict[str, Any]:
     found = {"files": None, "limit": None, **dict(state.get("source") or {})}
     files, limit = found["files"], found["limit"]
     if not isinstance(files, str | None) or not isinstance(limit, int | None):
-        raise ValueError(f"its training set is of the files {files!r}, limit {limit!r}")
+        raise TypeError(f"its training set is of the files {files!r}, limit {limit!r}")
     return {"files": files, "limit": limit}
 
 
