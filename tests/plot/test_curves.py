@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import boundlab as bl
+from boundlab.training.metrics import COLUMNS, METRICS, RECIPE
 from boundlab.training.recipes import RECIPES
-from boundlab.training.trainer import COLUMNS, METRICS, RECIPE
 
 
 def run(folder: Path, values: list[float], **changes: object) -> Path:
