@@ -215,7 +215,7 @@ class WordsTask(SetTask):
                 f"recipe {recipe.name!r}: of sentences the words are perturbed: "
                 f'perturb = "words", not {recipe.perturb!r}'
             )
-        self.recipe = recipe
+        super().__init__(recipe, data, processes)
         self.data = data
         self.device = processes.device
         torch.manual_seed(recipe.seed)
