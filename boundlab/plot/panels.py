@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from boundlab.plot.curves import TITLES, curves
-from boundlab.plot.style import END, INK, style
+from boundlab.plot.style import END, INK, styled
 
 PANELS = ("clean_loss", "robust_loss", "eps", "clean_error", "not_proved")
 """Columns of a run's metrics, in the order in which they are drawn."""
@@ -18,7 +18,7 @@ PANELS = ("clean_loss", "robust_loss", "eps", "clean_error", "not_proved")
 def panels(runs: Sequence[Path]) -> Figure:
     """A figure with curves of losses, errors and radius by epoch, a line for each recipe, and one
     legend for all."""
-    with style():
+    with styled():
         made, grid = plt.subplots(2, 3, figsize=(9.6, 5.0))
         axes = list(grid.flat)
         for ax, metric in zip(axes, PANELS, strict=False):
