@@ -136,8 +136,8 @@ class Card:
         return (
             f'<article class="card" data-label="{escape(self.label)}" data-image="{self.image}" '
             f'data-verdicts="{self.verdicts}" data-values="{values}"><div class="head">'
-            f'{self.pictures}<div class="who"><h3>Image {self.image}</h3>label '
-            f"<b>{escape(self.label)}</b><br>predicted {prediction}</div></div>"
+            f'{self.pictures}<div class="who"><h3>Image {self.image}</h3> <span>label '
+            f"<b>{escape(self.label)}</b></span> <span>predicted {prediction}</span></div></div>"
             f"{self.words}{self.body}</article>"
         )
 

@@ -112,7 +112,7 @@ def _hero(about: Searched) -> str:
     correct = int(about.correct.sum())
     finite = found.broken[found.broken.isfinite()]
     facts = (
-        ("clean", f"{correct / images:.1%}", f"{correct} of {images} are classified correctly"),
+        ("clean", f"{correct / images:.1%}", f"{correct} of {images} classified correctly"),
         ("attacked", median(finite), f"median broken radius of {len(finite)} images"),
         ("verified", median(found.proved), f"median radius proved by {about.search.method}"),
     )

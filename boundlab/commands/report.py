@@ -120,7 +120,7 @@ def _hero(found: Certification, radius: float) -> str:
         withstood = correct - falsified
         attacked = (f"{withstood / images:.1%}", f"{withstood} of {images} withstand the attack")
     facts = (
-        ("clean", f"{correct / images:.1%}", f"{correct} of {images} are classified correctly"),
+        ("clean", f"{correct / images:.1%}", f"{correct} of {images} classified correctly"),
         ("attacked", *attacked),
         ("verified", f"{proved / images:.1%}", f"{proved} of {images} are proved"),
     )

@@ -242,7 +242,7 @@ def cuts_section(cuts: Sequence[Cut], methods: Sequence[str], names: Sequence[st
     without = ", ".join(method for method in methods if method not in LINEAR)
     missing = ""
     if without:
-        missing = f" {without}: without a panel, it has no single pair of such functions."
+        missing = f" No panel for {without}: there is no single pair of such functions."
     return (
         '<section class="keep"><h2>Linear bounds inside one ball</h2><p class="soft">Image '
         f"{one.image} at radius {number(one.radius)}, where these methods differ most: the margin "

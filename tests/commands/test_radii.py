@@ -62,7 +62,7 @@ def test_radii_and_files(line: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert float(card["data-values"]) == pytest.approx(float(rows[k]["proved"]), rel=1e-3)
     middle = sorted(float(row["proved"]) for row in rows)[3]
     assert f'<p class="lead"><b>{middle:.3g}</b> median certified radius' in page
-    assert "<b>85.7%</b> 6 of 7 are classified correctly" in page and "SHA-256" in page
+    assert "<b>85.7%</b> 6 of 7 classified correctly" in page and "SHA-256" in page
     for kind in ("proved", "broken"):
         counts = re.findall(rf"<title>{kind}, [^:]*: (\d+)</title>", page)
         assert sum(map(int, counts)) == 6

@@ -51,7 +51,7 @@ def test_the_number_that_people_came_for(job: tuple[bl.Net, Certification, Tenso
         assert f"<b>{verdicts.count(Verdict.PROVED) / 6:.1%}</b> verified at radius" in text
         withstood = 6 - verdicts.count(Verdict.WRONG) - verdicts.count(Verdict.FALSIFIED)
         assert f"<b>{withstood / 6:.1%}</b> {withstood} of 6 withstand the attack" in text
-    assert "<b>83.3%</b> 5 of 6 are classified correctly" in text
+    assert "<b>83.3%</b> 5 of 6 classified correctly" in text
     share = found.verdicts(0.05).count(Verdict.PROVED) / 6
     assert f"<title>Title: {share:.1%} verified at 0.05</title>" in text
     quiet = replace(found, attacks=(), examples=None)
