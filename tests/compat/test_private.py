@@ -173,7 +173,7 @@ def test_the_node_of_a_function_carries_what_its_context_was_given():
 def test_the_last_states_of_a_recurrent_layer_have_their_shape():
     """``capture`` refuses a graph whose outputs have other shapes than the model's."""
     assert private.states_in_shape.__doc__
-    net = bl.capture(nn.LSTM(2, 3, batch_first=True), torch.ones(5, 4, 2))
+    net = bl.capture(nn.Sequential(nn.LSTM(2, 3, batch_first=True)), torch.ones(5, 4, 2))
     output, states = net(torch.rand(5, 4, 2))
     assert [tuple(x.shape) for x in (output, *states)] == [(5, 4, 3), (1, 5, 3), (1, 5, 3)]
 
