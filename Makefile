@@ -1,5 +1,6 @@
 # make demo   certify digits with the network that ships with the package; writes boundlab-report/
 # make test   style, types and tests
+# make gallery   runs the notebooks of docs/gallery/ again, and draws docs/pictures/
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
 # make matrix   the tests on several versions of torch and Python, in environments in matrix/ (hours)
@@ -13,7 +14,7 @@ DATA ?= data
 MATRIX ?= matrix
 VERSIONS ?=
 
-.PHONY: demo test lint matrix package house fuzz docs benchmarks data clean
+.PHONY: demo test lint matrix package house fuzz docs gallery benchmarks data clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -48,6 +49,11 @@ fuzz: $(READY)
 docs: $(READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
 	$(BIN)/boundlab ops --onnx --markdown > docs/onnx-operators.md
+
+gallery: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python scripts/draw_pictures.py
+	$(BIN)/python scripts/make_gallery.py
 
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.verification

@@ -5,94 +5,48 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from html import escape
-from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from boundlab.commands import tables
-from boundlab.commands.arguments import Commands, add_count, add_ray
 from boundlab.commands.bars import bar_of_images
 from boundlab.commands.certify import prepare
-from boundlab.commands.charts import bins, histogram, number
+from boundlab.commands.charts import bins, number
 from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.jobs import Job, check_methods
+from boundlab.commands.page import how_made
 from boundlab.commands.radius_ledger import RadiiSoFar, RadiusLedger, RadiusSearch
-from boundlab.commands.report import STYLE
+from boundlab.commands.radius_report import Searched, highest, median, radius_page
+from boundlab.commands.report_parts import About
+from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
 from boundlab.commands.subjects import (
     RESULTS,
-    Subject,
-    add_resume,
-    add_subject,
     check_folder,
     read_subject,
+    said_of,
 )
 from boundlab.radius import certified_radius
 from boundlab.scaling.parts import Subject as Parted
 from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
-from boundlab.version import VERSION
 
 TABLE, REPORT = "radii", "index.html"
 LINES, WIDTH = 12, 40
 """Of the histogram in a terminal."""
 
 
-def add_command(commands: Commands) -> None:
-    usual = RadiusSearch()
-    parser = commands.add_parser(
-        "radius",
-        help="the largest radius that is proved for each image, the smallest that is broken",
-        description=(
-            "Search by bisection for the largest radius at which each image of DATA is proved, and "
-            "the smallest at which a counterexample is found."
-        ),
-        epilog="example: boundlab radius net.onnx test.npz --method crown --norm 2 --most 10",
-    )
-    parser.set_defaults(command=_radius)
-    add_subject(parser)
-    parser.add_argument(
-        "--method", default=usual.method, metavar="METHOD", help=f"default: {usual.method}"
-    )
-    parser.add_argument(
-        "--most",
-        type=float,
-        default=usual.most,
-        metavar="EPS",
-        help=f"largest radius that is asked (default: {usual.most:g})",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=usual.tolerance,
-        metavar="SHARE",
-        help=f"how close, as a share, a search comes (default: {usual.tolerance:g})",
-    )
-    add_count(parser, "--steps", "steps of the attack", usual.steps)
-    add_count(parser, "--restarts", "random starts of the attack, 0 for none", usual.restarts)
-    add_resume(parser)
-    add_ray(parser)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("boundlab-radius"),
-        metavar="DIR",
-        help="folder for results and report (default: boundlab-radius)",
-    )
-
-
-def _radius(options: argparse.Namespace) -> None:
+def radius(options: argparse.Namespace) -> None:
+    """Search for the radii of images."""
     check_folder(options.output, options.resume, TABLE)
     (method,) = check_methods([options.method])
     search = RadiusSearch(method, options.most, options.tolerance, options.steps, options.restarts)
     about = read_subject(options)
-    console = Console()
+    made = how_made(options.given, said_of(options))
+    console, bar = out(options), progress(options)
     job = Job(
         about.images,
         about.labels,
@@ -106,7 +60,7 @@ def _radius(options: argparse.Namespace) -> None:
     ).checked()
     task, predictions, images = prepare(about.net, job)
     ledger = RadiusLedger(options.output / RESULTS, task, search, options.resume)
-    with bar_of_images(console, len(images)) as show, parts_on(options.ray, job.device) as spread:
+    with bar_of_images(bar, len(images)) as show, parts_on(options.ray, job.device) as spread:
         parts = spread(Parted(about.net, images, job.labels))
         first, said = len(ledger.found), f"{method}, norm {about.norm}"
         todo = [slice(k, k + job.batch) for k in range(first, len(images), job.batch)]
@@ -122,10 +76,16 @@ def _radius(options: argparse.Namespace) -> None:
     found = ledger.found
     tables.write_table(options.output / TABLE, _table(found, job.labels, predictions, job.norm))
     report = options.output / REPORT
-    write_atomically(report, _page(found, search, about))
+    known = Searched(task, images, job.labels, predictions, found, search)
+    with busy(options, "drawing the report"):
+        drawn = radius_page(known, About("Certified radii", about.name, made))
+        write_atomically(report, drawn)
     console.print(_summary(found, predictions == job.labels))
     console.print(_histogram(found))
-    console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
+    say(console, f"Report: {report}")
+    document = _document(found, search, predictions == job.labels)
+    files = {"results": str(options.output / RESULTS), "report": str(report)}
+    write_json(options, {"norm": job.norm, **document, **files})
 
 
 @dataclass(frozen=True)
@@ -181,8 +141,15 @@ def _table(found: RadiiSoFar, labels: Tensor, predictions: Tensor, norm: str) ->
     }
 
 
-def _median(values: Tensor) -> str:
-    return number(float(values.median())) if len(values) else "none"
+def _document(found: RadiiSoFar, search: RadiusSearch, correct: Tensor) -> dict[str, Json]:
+    """The radii for scripts, one an image; broken is null where no violation was found."""
+    return {
+        "method": search.method,
+        "images": len(found),
+        "correct": correct.tolist(),
+        "proved": found.proved.tolist(),
+        "broken": found.broken.tolist(),
+    }
 
 
 def _summary(found: RadiiSoFar, correct: Tensor) -> Table:
@@ -197,54 +164,16 @@ def _summary(found: RadiiSoFar, correct: Tensor) -> Table:
     for name, values in kinds.items():
         ends = [number(float(end)) for end in (values.min(), values.max())] if len(values) else []
         low, high = ends or ("", "")
-        table.add_row(name, str(len(values)), low, _median(values), high)
+        table.add_row(name, str(len(values)), low, median(values), high)
     return table
-
-
-def _ends(found: RadiiSoFar) -> float:
-    """Where the axis of histograms ends."""
-    finite = found.broken[found.broken.isfinite()]
-    return float(torch.cat([found.proved, finite, torch.zeros(1).double()]).max())
 
 
 def _histogram(found: RadiiSoFar) -> Table:
     """How many images are proved up to where."""
-    high = _ends(found)
+    high = highest(found)
     counts = bins(found.proved.tolist(), high, LINES)
     table = Table(title="proved radii", title_justify="left", box=None, show_header=False)
     for i, count in enumerate(counts):
         bar = "█" * round(WIDTH * count / (max(counts) or 1))
         table.add_row(f"{number(i * high / LINES)} ...", bar, str(count))
     return table
-
-
-def _page(found: RadiiSoFar, search: RadiusSearch, about: Subject) -> str:
-    high = _ends(found)
-    finite = found.broken[found.broken.isfinite()]
-    parts: Sequence[tuple[str, list[int]]] = (
-        ("proved", bins(found.proved.tolist(), high)),
-        ("broken", bins(finite.tolist(), high)),
-    )
-    key = "".join(
-        f'<span><i class="key" style="background:var(--{colour})"></i>{what}</span> '
-        for colour, what in (("good", "largest proved"), ("bad", "smallest broken"))
-    )
-    facts = (
-        (str(len(found)), "images"),
-        (_median(found.proved), f"median radius proved by {search.method}"),
-        (_median(finite), f"median broken radius of {len(finite)} images"),
-        (f"L{about.norm.replace('inf', '∞')}", "norm"),
-    )
-    shown = "".join(f"<li><b>{escape(value)}</b>{escape(what)}</li>" for value, what in facts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        'content="width=device-width, initial-scale=1"><title>Certified radii</title>'
-        f"<style>{STYLE}</style></head><body><main><h1>Certified radii</h1>"
-        f'<p class="soft">{escape(about.name)}</p><ul class="facts">{shown}</ul>'
-        "<h2>How many images have which radius</h2><p class='soft'>Inside the proved radius no "
-        "input changes the class; inside the broken one an input was found that does. Between the "
-        f'two nothing is known.</p><p class="soft keys">{key}</p>'
-        f"<figure>{histogram(parts, high)}</figure>"
-        f"<footer>Made by boundlab {escape(VERSION)}. Misclassified images have both radii 0. "
-        "Bounds are computed in floating point.</footer></main></body></html>\n"
-    )
