@@ -20,6 +20,7 @@ from boundlab.commands.loading import load_net
 from boundlab.commands.page import with_digest
 from boundlab.commands.speaking import busy
 from boundlab.net import Net
+from boundlab.training.checkpoints import CHECKPOINT
 
 LOGGER = logging.getLogger(__name__)
 RESULTS, TABLE = "results.json", "results"
@@ -73,9 +74,16 @@ def said_of(options: argparse.Namespace) -> dict[str, str]:
     """What the arguments of a command name, by what it is: files with their SHA-256, and a factory
     as it is called."""
     model: str = options.model
-    if Path(model).is_file():
-        model = with_digest(Path(model))
+    if _content(Path(model)).is_file():
+        model = with_digest(_content(Path(model)), model)
     found = {"Model": model}
     if options.weights is not None:
-        found["Weights"] = with_digest(options.weights)
+        found["Weights"] = with_digest(_content(options.weights), str(options.weights))
     return found | {"Data": with_digest(options.data)}
+
+
+def _content(path: Path) -> Path:
+    """The file with the weights: in the folder of a training run its checkpoint."""
+    if path.is_dir():
+        return path / CHECKPOINT
+    return path
