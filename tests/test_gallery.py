@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import matplotlib
 import pytest
@@ -37,12 +38,23 @@ def _as_before() -> Iterator[None]:
     plt.close("all")
 
 
+def outputs(script: Path) -> list[dict[str, Any]]:
+    """Of all cells of the notebook of a script."""
+    cells = json.loads(script.with_suffix(".ipynb").read_text())["cells"]
+    return [output for cell in cells for output in cell.get("outputs", ())]
+
+
+def pictures(script: Path) -> int:
+    """How many the notebook of a script holds."""
+    return sum("image/svg+xml" in output.get("data", {}) for output in outputs(script))
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_code_runs_and_draws(script: Path) -> None:
     code = "\n".join(text for kind, text in MAKER.cells(script.read_text()) if kind == "code")
     torch.manual_seed(0)
     exec(compile(code, script.name, "exec"), {"__name__": "gallery"})
-    assert plt.get_fignums()
+    assert len(plt.get_fignums()) == pictures(script) > 0
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -51,9 +63,7 @@ def test_the_notebook_is_that_of_the_script(script: Path) -> None:
     held = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
     assert held == list(MAKER.cells(script.read_text())), "run make gallery"
     assert script.with_suffix(".ipynb").stat().st_size <= MAKER.MOST
-    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
-    assert not [output for output in outputs if output["output_type"] == "error"]
-    assert sum("image/svg+xml" in output.get("data", {}) for output in outputs) >= 1
+    assert not [output for output in outputs(script) if output["output_type"] == "error"]
 
 
 def test_every_notebook_has_a_script() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,19 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def styled() -> AbstractContextManager[None]:
-    """Figures that are made inside of a with statement have this style."""
-    return matplotlib.rc_context(STYLE)
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures that are made inside of a with statement have this style.
+
+    Only what the style sets is put back: a notebook turns matplotlib's interactive mode on when the
+    first figure is made, and ``matplotlib.rc_context`` would turn it off again.
+    """
+    before = {key: matplotlib.rcParams[key] for key in STYLE}
+    matplotlib.rcParams.update(STYLE)
+    try:
+        yield
+    finally:
+        matplotlib.rcParams.update(before)
 
 
 def use_style() -> None:

@@ -7,6 +7,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
 from matplotlib import pyplot as plt
@@ -95,6 +96,15 @@ def test_an_axes_of_ones_own_is_used_and_not_restyled() -> None:
     with bl.plot.styled():
         _, other = plt.subplots()
     assert other.get_facecolor()[3] == 0
+
+
+def test_what_the_style_does_not_set_stays_as_it_is_set_inside() -> None:
+    before = dict(matplotlib.rcParams)
+    with bl.plot.styled():
+        matplotlib.rcParams["interactive"] = not before["interactive"]
+    assert matplotlib.rcParams["interactive"] != before["interactive"]
+    matplotlib.rcParams["interactive"] = before["interactive"]
+    assert dict(matplotlib.rcParams) == before
 
 
 def test_surfaces_are_drawn_even_if_flat(tmp_path: Path) -> None:
