@@ -32,6 +32,7 @@ from boundlab.compat.private import (
     any_free_size,
     is_fake,
     masks_as_given,
+    masks_out_of_place,
     parts_uncompiled,
     pytree,
     quiet,
@@ -270,7 +271,7 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
     around = (
-        masks_as_given(), parts_uncompiled(), quiet(), any_free_size(),
+        masks_as_given(), masks_out_of_place(), parts_uncompiled(), quiet(), any_free_size(),
         returning_plain(model), gradients_if_possible([model]),
     )  # fmt: skip
     with warnings.catch_warnings(), ExitStack() as stack:

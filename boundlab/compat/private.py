@@ -47,6 +47,7 @@ __all__ = [
     "is_pointwise",
     "is_traced",
     "masks_as_given",
+    "masks_out_of_place",
     "op_arguments",
     "operators_listed_once",
     "own_buffers",
@@ -245,6 +246,29 @@ def masks_as_given() -> AbstractContextManager[None]:
 
 def _as_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     return is_causal is True
+
+
+def masks_out_of_place() -> AbstractContextManager[None]:
+    """nn.MultiheadAttention writes numbers in place of a mask of truth values, which torch 2.6
+    refuses when it takes the program apart. Within this context it makes them otherwise; torch 2.10
+    needs nothing.
+
+    Without it no attention with such a mask could be captured there.
+    """
+    if VERSION >= (2, 10):
+        return nullcontext()
+    return _replaced(nn.functional, "_canonical_mask", _mask_of_numbers)
+
+
+_canonical_mask = nn.functional._canonical_mask
+
+
+def _mask_of_numbers(mask: Tensor | None, **about: Any) -> Tensor | None:
+    """0 where a mask is false, minus infinity where it is true."""
+    if mask is not None and mask.dtype == torch.bool:
+        zeros = torch.zeros_like(mask, dtype=about["target_type"])
+        mask = zeros.masked_fill(mask, float("-inf"))
+    return _canonical_mask(mask, **about)
 
 
 def free_sizes_computed() -> AbstractContextManager[None]:

@@ -178,6 +178,26 @@ def test_the_last_states_of_a_recurrent_layer_have_their_shape():
     assert [tuple(x.shape) for x in (output, *states)] == [(5, 4, 3), (1, 5, 3), (1, 5, 3)]
 
 
+def test_masks_of_truth_values_become_numbers():
+    assert private.masks_out_of_place.__doc__
+    about = {
+        "mask_name": "mask",
+        "other_type": None,
+        "other_name": "",
+        "target_type": torch.float64,
+    }
+    found = private._mask_of_numbers(torch.tensor([True, False]), **about)
+    assert found.tolist() == [-torch.inf, 0.0] and found.dtype == torch.float64
+    assert private._mask_of_numbers(None, **about) is None
+    attention, mask = (
+        nn.MultiheadAttention(4, 2).eval(),
+        torch.tensor([[False, True], [False, False]]),
+    )
+    x = torch.rand(2, 3, 4)
+    net = bl.capture(lambda x: attention(x, x, x, attn_mask=mask)[0], x, batched=False)
+    torch.testing.assert_close(net(x), attention(x, x, x, attn_mask=mask)[0])
+
+
 @pytest.mark.parametrize("shares", [0.3, torch.tensor([0.2, 0.7])], ids=["one", "several"])
 def test_operators_are_traced_by_functions(shares):
     """Those of quantiles are registered by boundlab/rules/compositions/order.py."""
