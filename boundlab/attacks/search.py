@@ -40,7 +40,7 @@ class Budget:
     def points(self, seconds: float) -> int:
         """How many points may move together if one takes so many seconds to look at: fewer only
         where not even a look at all of them would fit into the time."""
-        left = self.deadline - time.monotonic()
+        left = max(self.deadline - time.monotonic(), 0.0)
         if POINTS * seconds <= left:
             return POINTS
         return min(max(int(left / (PASSES * seconds)), 1), POINTS)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import boundlab as bl
+from boundlab.attacks.search import POINTS, Budget
 from boundlab.relaxations.interval import Interval
+from boundlab.specs.vnnlib import parse_vnnlib
 
 Around = Callable[[Tensor], bl.Region]
 REGIONS: dict[str, Around] = {
@@ -228,3 +230,45 @@ def test_no_samples() -> None:
     found = bl.attack(network(), bl.Linf(torch.zeros(0, 4), 0.1), torch.zeros(0, dtype=torch.int64))
     assert found.inputs.shape == (0, 4) and len(found.violated) == 0
     assert "0 of 0" in str(found)
+
+
+class Counting(nn.Module):
+    """The first element of its inputs; how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x[:, :1]
+
+
+def test_cases_that_do_not_fit_into_the_time_are_left_out() -> None:
+    """A list of intervals in each of which little is unsafe."""
+    parts = [f"(and (>= X_0 {i}) (<= X_0 {i + 1}) (>= Y_0 {i + 2}))" for i in range(300)]
+    declared = "(declare-const X_0 Real) (declare-const Y_0 Real)"
+    prop = parse_vnnlib(f"{declared} (assert (or {' '.join(parts)}))")
+    model = Counting()
+    found = bl.attack(model, prop, timeout=0.0)
+    assert not found.violated.any()
+    assert found.margin.isfinite().all()
+    assert model.calls < 30
+
+
+def test_every_case_has_its_turn() -> None:
+    parts = [f"(and (>= X_0 {i}) (<= X_0 {i + 1}) (>= Y_0 {2 * i - 5}))" for i in range(10)]
+    declared = "(declare-const X_0 Real) (declare-const Y_0 Real)"
+    prop = parse_vnnlib(f"{declared} (assert (or {' '.join(parts[6:])} {parts[0]}))")
+    for seed in range(5):
+        assert bl.attack(Counting(), prop, restarts=1, seed=seed).violated.all()
+
+
+def test_slow_models_move_fewer_points() -> None:
+    soon = Budget(steps=5, restarts=5, deadline=time.monotonic() + 1000.0)
+    assert soon.points(1e-3) == POINTS
+    assert 2 <= soon.points(100.0) <= 3
+    assert soon.points(1e6) == 1
+    assert Budget(steps=5, restarts=5).points(1e6) == POINTS
+    assert Budget(steps=5, restarts=5, deadline=0.0).points(1.0) == 1
+    assert Budget(steps=5, restarts=5, deadline=0.0).points(0.0) == POINTS

@@ -358,3 +358,41 @@ def test_branches_with_the_same_names(tmp_path: Path) -> None:
     content = model(nodes, {"x": [1, 3]}, ["y"], {"yes": np.array(True)})
     x = torch.randn(2, 3)
     assert torch.equal(bl.load_onnx(written(content, tmp_path))(x), torch.relu(-x))
+
+
+def test_outputs_that_nothing_reads_need_no_row(tmp_path: Path) -> None:
+    """The places of maxima, which exporters of training graphs leave there."""
+    pool = node("MaxPool", ["x"], ["y", "places"], kernel_shape=[2, 2])
+    path = written(model([pool], {"x": [1, 1, 3, 3]}, ["y"]), tmp_path)
+    x = torch.rand(3, 1, 3, 3)
+    assert torch.equal(bl.load_onnx(path)(x), torch.nn.functional.max_pool2d(x, 2, 1))
+    cast = node("Cast", ["places"], ["z"], to=TensorProto.FLOAT)
+    for nodes, outputs in (([pool, cast], ["z"]), ([pool], ["y", "places"])):
+        path = written(model(nodes, {"x": [1, 1, 3, 3]}, outputs), tmp_path)
+        with pytest.raises(bl.UnsupportedOperator, match=r"'places': of MaxPool .* first 1 output"):
+            bl.load_onnx(path)
+
+
+def test_nothing_is_assumed_of_the_number_of_samples(tmp_path: Path) -> None:
+    """Else the network is traced a second time for one sample."""
+    nodes = [
+        node("Slice", ["x", "start", "end", "one"], ["a"]),
+        node("Reshape", ["a", "cube"], ["b"]),
+        node("Transpose", ["b"], ["c"], perm=[1, 0, 2]),
+        node("Reshape", ["c", "time"], ["d"]),
+        node("Transpose", ["d"], ["e"], perm=[1, 0, 2]),
+        node("ReduceMean", ["e"], ["f"], axes=[1, 2], keepdims=1),
+        node("Expand", ["f", "wide"], ["g"]),
+        node("Reshape", ["g", "row"], ["y"]),
+    ]
+    constants = {
+        "start": np.array([1]), "end": np.array([7]), "one": np.array([1]),
+        "cube": np.array([1, 2, 3]), "time": np.array([2, 1, 3]), "wide": np.array([1, 2, 2]),
+        "row": np.array([-1, 4]),
+    }  # fmt: skip
+    path = written(model(nodes, {"x": [1, 8]}, ["y"], constants, opset=13), tmp_path)
+    net = bl.capture(path)
+    assert net.graph.sizes.assumptions == ()
+    x = torch.rand(3, 8)
+    expected = x[:, 1:7].mean(1, keepdim=True).expand(3, 4)
+    torch.testing.assert_close(net(x), expected)

@@ -80,6 +80,8 @@ def transpose(x: Tensor, *, perm: Ints | None = None) -> Tensor:
 @row("Expand")
 def expand(x: Tensor, shape: Ints) -> Tensor:
     """Broadcast against a shape, which may have sizes 1 where x has more."""
+    if any(size < 0 for size in shape):
+        raise ArgumentError(f"its shape has the size {min(shape)}")
     missing = len(shape) - x.dim()
     sizes = (*[1] * -missing, *shape)
     # -1 leaves a size as it is: a comparison of it would be an assumption of the number of samples
