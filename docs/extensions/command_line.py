@@ -1,0 +1,70 @@
+"""The reference of the command line, made of the parsers themselves while the site is built."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from boundlab.cli import _parser
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("commands", Commands)
+    return {"parallel_read_safe": True}
+
+
+class Commands(SphinxDirective):
+    """A section for every command: its usage, what it does, its arguments."""
+
+    def run(self) -> list[nodes.Node]:
+        text = "\n".join(line for name, parser in commands() for line in _section(name, parser))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The commands in the order in which ``boundlab --help`` lists them."""
+    for action in _parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from (f"## boundlab {name}", "", _plain(parser.description or ""), "")
+    yield from ("```text", _usage(parser), "```", "", f"```{{program}} boundlab {name}", "```", "")
+    for group in parser._action_groups:
+        shown = [action for action in group._group_actions if action.help != argparse.SUPPRESS]
+        shown = [action for action in shown if not isinstance(action, argparse._HelpAction)]
+        if not shown:
+            continue
+        yield from (f"**{_plain((group.title or '').capitalize())}**", "")
+        for action in shown:
+            yield from _argument(action, parser)
+    if parser.epilog:
+        yield from (_plain(parser.epilog), "")
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    return parser.format_usage().removeprefix("usage: ").strip()
+
+
+def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
+    formatter = parser._get_formatter()
+    values = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
+    if action.option_strings:
+        named = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings)
+    else:
+        named = str(action.metavar or action.dest)
+    text = formatter._expand_help(action) if action.help else ""
+    yield from (f"````{{option}} {named}", _plain(text), "````", "")
+
+
+def _plain(text: str) -> str:
+    """Text that means nothing to Markdown."""
+    words = " ".join(text.split())
+    return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", words)
