@@ -1,6 +1,7 @@
 # make demo   certify digits with the network that ships with the package; writes boundlab-report/
 # make test   style, types and tests
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
+# make docs   the documentation: pages of operators, and the site in docs/_build/html
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
 # make matrix   the tests on several versions of torch and Python, in environments in matrix/ (hours)
 # make house   how the code reads, in numbers, and where it misses its aims
@@ -8,6 +9,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DOCS_READY := .venv/docs-ready
+SITE := docs/_build/html
 DATA ?= data
 MATRIX ?= matrix
 VERSIONS ?=
@@ -40,9 +43,16 @@ house: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz
 
-docs: $(READY)
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: $(DOCS_READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
 	$(BIN)/boundlab ops --onnx --markdown > docs/onnx-operators.md
+	rm -rf $(SITE)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs $(SITE)
+	$(BIN)/python scripts/check_site.py $(SITE)
 
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.verification
@@ -54,4 +64,4 @@ data: $(READY)
 	$(BIN)/python scripts/fetch_data.py $(DATA)
 
 clean:
-	rm -rf .venv boundlab-report
+	rm -rf .venv boundlab-report docs/_build

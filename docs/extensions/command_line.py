@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,36 +36,37 @@ def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield from (f"## boundlab {name}", "", _plain(parser.description or ""), "")
-    yield from ("```text", _usage(parser), "```", "", f"```{{program}} boundlab {name}", "```", "")
+    yield from (f"## boundlab {name}", "")
+    for paragraph in (parser.description or "").split("\n\n"):
+        yield from (_plain(paragraph), "")
+    yield from _literal(parser.format_usage().removeprefix("usage: "))
+    yield from (f"```{{program}} boundlab {name}", "```", "")
     for group in parser._action_groups:
         shown = [action for action in group._group_actions if action.help != argparse.SUPPRESS]
         shown = [action for action in shown if not isinstance(action, argparse._HelpAction)]
-        if not shown:
-            continue
-        yield from (f"**{_plain((group.title or '').capitalize())}**", "")
+        if shown:
+            yield from (f"**{_plain((group.title or '').capitalize())}**", "")
         for action in shown:
             yield from _argument(action, parser)
     if parser.epilog:
-        yield from (_plain(parser.epilog), "")
-
-
-def _usage(parser: argparse.ArgumentParser) -> str:
-    return parser.format_usage().removeprefix("usage: ").strip()
+        yield from _literal(parser.epilog)
 
 
 def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
     formatter = parser._get_formatter()
     values = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
-    if action.option_strings:
-        named = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings)
-    else:
-        named = str(action.metavar or action.dest)
+    named = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings)
     text = formatter._expand_help(action) if action.help else ""
-    yield from (f"````{{option}} {named}", _plain(text), "````", "")
+    yield f"````{{option}} {named or action.metavar or action.dest}"
+    yield from (_plain(text), "````", "")
+
+
+def _literal(text: str) -> Iterator[str]:
+    first, *others = text.strip("\n").splitlines()
+    rest = textwrap.indent(textwrap.dedent("\n".join(others)), "    ")
+    yield from ("```text", first, *rest.splitlines(), "```", "")
 
 
 def _plain(text: str) -> str:
     """Text that means nothing to Markdown."""
-    words = " ".join(text.split())
-    return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", words)
+    return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", " ".join(text.split()))

@@ -74,10 +74,8 @@ def _split(text: str, names: set[str]) -> tuple[str, list[str]]:
     found = []
     ends = [start[0] for start in starts[1:]] + [len(text)]
     for (_, after, chosen, shape), end in zip(starts, ends, strict=True):
-        meaning = f"{shape} {text[after:end]}".strip(" ;")
         first, *others = chosen
-        if others:
-            meaning = f"{meaning} (with {' and '.join(f'``{other}``' for other in others)})"
+        meaning = f"{shape} {text[after:end]}".strip(" ;")
         found.append(f":param {first}: {_marked(meaning)}")
         found += [f":param {other}: See ``{first}``." for other in others]
     return text[: starts[0][0]].strip(), found

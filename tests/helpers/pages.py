@@ -32,12 +32,13 @@ def name_of(page: Path) -> str:
 
 
 def program(page: Path) -> str:
-    """The page as one program, which calls ``run(argv)`` for a command."""
+    """The page as one program, which calls ``run(argv)`` for a command, ``write(name, text)`` for a
+    file."""
     parts = []
     for language, block in BLOCK.findall(page.read_text()):
         file = FILE.match(block)
         if language == "python" and file is not None:
-            parts.append(f"open({file[1]!r}, 'w').write({block!r})")
+            parts.append(f"write({file[1]!r}, {block!r})")
         elif language == "python":
             parts.append(block)
         elif language == "bash":
