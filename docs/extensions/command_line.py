@@ -24,19 +24,21 @@ class Commands(SphinxDirective):
     """A section for every command: its usage, what it does, its arguments."""
 
     def run(self) -> list[nodes.Node]:
-        text = "\n".join(line for name, parser in commands() for line in _section(name, parser))
+        self.env.note_reread()
+        text = "\n".join(line for command in commands() for line in _section(*command))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The commands in the order in which ``boundlab --help`` lists them."""
+def commands() -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """Name, short help and parser of every command, in the order of ``boundlab --help``."""
     for action in _parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
+            for row in action._choices_actions:
+                yield row.dest, row.help or "", action.choices[row.dest]
 
 
-def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield from (f"## boundlab {name}", "")
+def _section(name: str, short: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from (f"## boundlab {name}", "", f"**{_plain(short)}**", "")
     for paragraph in (parser.description or "").split("\n\n"):
         yield from (_plain(paragraph), "")
     yield from _literal(parser.format_usage().removeprefix("usage: "))

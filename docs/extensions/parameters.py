@@ -15,7 +15,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-SHAPE = re.compile(r"\((?=[^()]*(?:, \*|\bsamples\b|\bbatch\b|\brows\b|\w,\)))[^()`]*,[^()`]*\)")
+SHAPE = re.compile(r"(\((?=[^()]*(?:, \*|\bsamples\b|\bbatch\b|\brows\b|\w,\)))[^()`]*,[^()`]*\))")
 """Shapes, ``(samples, *shape)``: parentheses that hold a comma and what shapes are made of."""
 LITERAL = re.compile(r"(``.*?``|:\w+:`.*?`)", re.DOTALL)
 
@@ -92,7 +92,12 @@ def _starts(text: str) -> Iterator[tuple[int, int, list[str], str]]:
 def _marked(text: str) -> str:
     """Text in which shapes are literal, and nothing else means anything to reStructuredText."""
     parts = LITERAL.split(text)
-    for i in range(0, len(parts), 2):
-        plain = re.sub(r"([*|])", r"\\\1", parts[i])
-        parts[i] = SHAPE.sub(lambda shape: f"``{shape[0]}``".replace("\\", ""), plain)
+    parts[::2] = [_marked_plain(part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _marked_plain(text: str) -> str:
+    parts = SHAPE.split(text)
+    parts[::2] = [re.sub(r"([*|])", r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [f"``{shape}``" for shape in parts[1::2]]
     return "".join(parts)
