@@ -18,14 +18,13 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib import pyplot as plt
-
 from benchmarks.page import table
 from benchmarks.timing import load, save
+from boundlab.plot.style import INK, band, figure, label_ends, per_cent, ticks_at
+from boundlab.plot.style import save as save_figure
 from boundlab.training.evaluation import read_errors
+from boundlab.training.metrics import METRICS, RECIPE
 from boundlab.training.recipe import Recipe
-from boundlab.training.trainer import METRICS, RECIPE
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Results of certified training
@@ -93,32 +92,30 @@ def rows_of(known: dict[str, Any]) -> list[list[str]]:
 
 
 def plot(name: str, runs: list[dict[str, Any]]) -> Path:
-    """Training curves of a task: the share of the training images that are not proved, and the
-    radius."""
-    plt.switch_backend("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "boundlab"
-    figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
+    """Training curves of a task: the share of the training images that are not verified, for each
+    recipe the seeds as a band, and the radius."""
+    made, (shares, radius) = figure(2, 7.2, 2.8)
+    by_recipe: dict[str, list[dict[str, Any]]] = {}
     for row in runs:
-        epochs = range(1, len(row["curve"]["not_proved"]) + 1)
-        axes.plot(
-            epochs,
-            [100 * share for share in row["curve"]["not_proved"]],
-            label=f"{row['recipe']}, seed {row['seed']}",
-        )
-    other = axes.twinx()
-    other.plot(
-        range(1, len(runs[0]["curve"]["eps"]) + 1),
-        runs[0]["curve"]["eps"],
-        color="grey",
-        linestyle=":",
-    )
-    other.set_ylabel("eps (dotted)")
-    axes.set(xlabel="epoch", ylabel="not proved by IBP, %", title=f"{name}: training images")
-    axes.legend()
+        by_recipe.setdefault(row["recipe"], []).append(row)
+    epochs = range(1, len(runs[0]["curve"]["eps"]) + 1)
+    for recipe, rows in sorted(by_recipe.items()):
+        curves = [row["curve"]["not_proved"] for row in rows]
+        band(shares, epochs, curves, f"{recipe.removeprefix(name)[1:]}, {_seeds(len(rows))}")
+    shares.set(xlabel="epoch", ylabel="training images", ylim=(0, None))
+    shares.set_title(f"{name}: not verified by IBP", loc="left")
+    per_cent(shares.yaxis)
+    label_ends(shares)
+    radius.plot(epochs, runs[0]["curve"]["eps"], color=INK)
+    radius.set(xlabel="epoch", ylabel="ε (pixels in [0, 1])", ylim=(0, None))
+    radius.set_title("radius in training", loc="left")
     path = DOCS / f"training-{name}.svg"
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    save_figure(made, path)
     return path
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 def _middle(values: list[float]) -> str:
@@ -129,27 +126,16 @@ def tiny_imagenet(found: dict[str, Any]) -> list[str]:
     """One epoch with 200 classes: the loss of every step, and what it takes of memory."""
     steps = found["steps"]
     batch, size = found["batch"], found["largest_layer"]
-    plt.switch_backend("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "boundlab"
-    figure, axes = plt.subplots(figsize=(7, 3), constrained_layout=True)
-    axes.plot(
-        [step["step"] for step in steps],
-        [step["robust_loss"] for step in steps],
-        label="bound of the loss, fused",
-    )
-    axes.plot(
-        [step["step"] for step in steps], [step["clean_loss"] for step in steps], label="clean loss"
-    )
-    axes.axhline(math.log(found["classes"]), color="grey", linewidth=0.5)
-    axes.set(
-        xlabel="step",
-        ylabel="cross entropy",
-        yscale="log",
-        title="Tiny-ImageNet, CNN-7 with batch norm, 56x56",
-    )
-    axes.legend()
-    figure.savefig(DOCS / "training-tiny-imagenet.svg", metadata={"Date": None})
-    plt.close(figure)
+    made, (axes,) = figure(width=7.2)
+    at = [step["step"] for step in steps]
+    axes.plot(at, [step["robust_loss"] for step in steps], label="bound, fused")
+    axes.plot(at, [step["clean_loss"] for step in steps], label="clean")
+    axes.axhline(math.log(found["classes"]), color=INK, linewidth=0.8, label="guessing")
+    axes.set(xlabel="step", ylabel="cross entropy (nats)", yscale="log")
+    axes.set_title("Tiny-ImageNet, CNN-7 with batch norm, 56x56", loc="left")
+    ticks_at(axes.yaxis, (5, 10, 20))
+    label_ends(axes)
+    save_figure(made, DOCS / "training-tiny-imagenet.svg")
     ends = [
         statistics.mean(step["robust_loss"] for step in part)
         for part in (steps[1:6], steps[-20:-10], steps[-10:])

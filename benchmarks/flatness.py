@@ -17,22 +17,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import torch
-from matplotlib import pyplot as plt
 from rich.progress import Progress
 
 from benchmarks.page import table
 from benchmarks.timing import load as stored
 from benchmarks.timing import save
-from boundlab.commands.flatness import POINTS, REACH, Movement, draw, measure, tensors
-from boundlab.commands.training import load_trained, test_images
+from boundlab.commands.flatness import POINTS, REACH, Movement, measure, run_samples, tensors
 from boundlab.data import load
 from boundlab.losses.flatness import mean_loss_bound, weight_balls
 from boundlab.net import capture
+from boundlab.plot.style import INK, figure, legend_beside, per_cent
+from boundlab.plot.style import save as save_figure
+from boundlab.plot.surfaces import loss_surfaces
 from boundlab.training.recipe import Recipe
 from boundlab.training.recipes import FLAT_BATCHES, FLAT_SETS, FLAT_SHARES, RECIPES
-from boundlab.training.tasks import share_of
+from boundlab.training.runs import read_run
 from boundlab.training.trainer import Trainer
 from boundlab.training.weights import surface
 
@@ -77,8 +77,9 @@ def run(files: Path, runs: Path, only: str) -> None:
             show = partial(progress.update, task)
             trainer.run(lambda step, show=show: show(completed=step.epoch))
         trainer.save()
-        model, _, size = load_trained(folder)
-        some, test = share_of(recipe, data), test_images(recipe, files / recipe.data, size, None)
+        run = read_run(folder)
+        model = run.model
+        some, test = run_samples(run, files / recipe.data)
         found = measure(model, some, test, Movement(EPS, ("crown-ibp", "crown")))
         found["one_by_one"] = _one_by_one(model, *tensors(some)) - found["loss"]
         if name.rsplit(", ", 1)[0] == SHOWN:
@@ -222,42 +223,48 @@ def _conclusion(known: dict[str, Any]) -> str:
         "accuracy](flatness-accuracy.svg)\n\n![loss around the "
         "weights](flatness-surface.svg)\n\nThe surfaces: mean training loss of the networks of "
         "MNIST, 10 %, 0.1 N, along the gradient and a random direction, in units of the balls' "
-        "radii; red: the upper bound that crown certifies, over the circle in which it holds.\n"
+        "radii; white: the circle in which the upper bound holds that crown certifies, which the title names.\n"
     )
 
 
 def figures(known: dict[str, Any]) -> None:
-    matplotlib.rcParams["svg.hashsalt"] = "boundlab"
-    figure, axes = plt.subplots(1, len(FLAT_SETS), figsize=(9, 3.2), sharey=True)
+    """Test accuracy of all cells, natural and flat, and the loss surfaces of the cell that is
+    shown."""
+    cells_shown = [(share, part) for share in FLAT_SHARES for part in FLAT_BATCHES]
+    made, axes = figure(len(FLAT_SETS), 7.6, 2.9)
+    places = range(len(cells_shown), 0, -1)
     for ax, data in zip(axes, FLAT_SETS, strict=True):
-        names = [f"{data}, {share:g}, {part:g}" for share in FLAT_SHARES for part in FLAT_BATCHES]
-        for k, objective in enumerate(OBJECTIVES):
-            values = [
-                1 - known.get(f"{name}, {objective}", {}).get("test_error", math.nan)
-                for name in names
+        accuracies = {
+            objective: [
+                1
+                - known.get(f"{data}, {share:g}, {part:g}, {objective}", {}).get(
+                    "test_error", math.nan
+                )
+                for share, part in cells_shown
             ]
-            ax.bar([i + 0.4 * k for i in range(len(names))], values, 0.4, label=objective)
-        ax.set_xticks(
-            [i + 0.2 for i in range(len(names))],
-            [name.split(", ", 1)[1].replace(", ", "\n") for name in names],
-        )
-        ax.set_title(f"{data} (share of data, batch / N)")
-        ax.set_ylim(0.6, 1)
-    axes[0].set_ylabel("test accuracy")
-    axes[0].legend(loc="lower left")
-    figure.tight_layout()
-    figure.savefig(DOCS / "flatness-accuracy.svg", metadata={"Date": None})
-    plt.close(figure)
+            for objective in OBJECTIVES
+        }
+        ax.hlines(places, *accuracies.values(), color=INK, linewidth=0.8)
+        for objective, values in accuracies.items():
+            ax.plot(values, places, "o", markersize=5, label=objective)
+        ax.set(xlabel="test accuracy", ylim=(0.4, len(cells_shown) + 0.6))
+        ax.set_title(data, loc="left")
+        ax.set_yticks(list(places), [""] * len(cells_shown))
+        per_cent(ax.xaxis)
+    axes[0].set_yticks(
+        list(places),
+        [f"{100 * share:g} % of the data, batch {part:g} N" for share, part in cells_shown],
+    )
+    legend_beside(axes[-1])
+    save_figure(made, DOCS / "flatness-accuracy.svg")
     shown = {objective: known.get(f"{SHOWN}, {objective}") for objective in OBJECTIVES}
     if all(found is not None and "surface" in found for found in shown.values()):
-        draw(
-            {
-                name: (torch.tensor(found["surface"]), found["loss"] + found["flatness"]["crown"])
-                for name, found in shown.items()
-                if found
-            },
-            DOCS / "flatness-surface.svg",
-        )
+        surfaces = {
+            name: (torch.tensor(found["surface"]), found["loss"] + found["flatness"]["crown"])
+            for name, found in shown.items()
+            if found
+        }
+        loss_surfaces(surfaces, REACH, DOCS / "flatness-surface.svg")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 the input.
 
     python -m benchmarks.growth [--threads N]
+    python -m benchmarks.growth --plot           only the plot, from results that are there
 
 Writes results/growth.json and docs/growth.svg.
 """
@@ -17,9 +18,13 @@ import torch
 from torch import nn
 
 import boundlab as bl
-from benchmarks.timing import best_of, save
+from benchmarks.timing import best_of, load, save
 from benchmarks.workloads import mlp
+from boundlab.plot.style import figure, label_ends, ticks_at
+from boundlab.plot.style import save as save_figure
 
+TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100)
+"""Milliseconds that are written at the axis."""
 METHODS = ("ibp", "crown-ibp", "crown")
 PLOT = Path(__file__).parent.parent / "docs" / "growth.svg"
 
@@ -78,29 +83,28 @@ def measure() -> dict[str, Any]:
 
 
 def plot(found: dict[str, Any]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "boundlab"
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(
-        1, len(found), figsize=(3.2 * len(found), 3.2), constrained_layout=True
-    )
+    made, axes = figure(len(found), 2.1 * len(found) + 1, 2.6)
     for ax, (axis, curves) in zip(axes, found.items(), strict=True):
         for method, points in curves.items():
-            ax.plot(
-                [n for n, _ in points],
-                [1e3 * s for _, s in points],
-                marker="o",
-                markersize=3,
-                label=method,
-            )
-        ax.set(xlabel=axis, xscale="log", yscale="log")
-        ax.grid(alpha=0.3, which="both")
+            sizes, seconds = zip(*points, strict=True)
+            milliseconds = [1e3 * each for each in seconds]
+            ax.plot(sizes, milliseconds, "-", marker="o", markersize=3, label=method)
+        ax.set(xlabel=axis, xscale="log", yscale="log", ylim=limits(found))
+        ticks_at(ax.xaxis, sizes)
+        ticks_at(ax.yaxis, TICKS)
+        ax.tick_params(labelsize=7.5)
+    for ax in axes[1:]:
+        ax.sharey(axes[0])
+        ax.tick_params(labelleft=False)
     axes[0].set_ylabel("milliseconds")
-    axes[0].legend(frameon=False)
-    figure.savefig(PLOT, metadata={"Date": None})
+    label_ends(axes[-1])
+    save_figure(made, PLOT)
+
+
+def limits(found: dict[str, Any]) -> tuple[float, float]:
+    """Milliseconds that all measurements lie between, the same for all Axes."""
+    times = [1e3 * s for curves in found.values() for points in curves.values() for _, s in points]
+    return min(times) / 1.3, max(times) * 1.3
 
 
 def main() -> None:
@@ -108,10 +112,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--plot", action="store_true", help="only draw what was measured before")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    found = measure()
-    save("growth", found)
+    found = load("growth") if options.plot else measure()
+    if not options.plot:
+        save("growth", found)
     plot(found)
 
 

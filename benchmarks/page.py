@@ -5,6 +5,7 @@ python -m benchmarks.page
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,25 @@ def kw(found: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+def models(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, row in found.items():
+        if "refused" in row:
+            rows.append([name, "", "", "", row["refused"].split(":")[0]])
+            continue
+        times = [f"{row['capture_s']:.1f}", f"{row['crown_s']:.2f}"]
+        rows.append([name, str(row["nodes"]), *times, f"{row['over_reached']:.2f}"])
+    captures = [row["capture_s"] for row in found.values() if "refused" not in row]
+    return [
+        "## Public model classes", "", "    python -m benchmarks.models", "",
+        "Classes of the package transformers with tiny random configurations, one thread, an linf "
+        "ball around the image or the embeddings of the words. Reached is the mean width of "
+        "what steps along the gradient find. The median of the captures is "
+        f"{statistics.median(captures):.1f} s.", "",
+        *table(["model", "nodes", "capture, s", "crown, s", "crown's width / reached"], rows),
+    ]  # fmt: skip
+
+
 PARTS = {
     "verification": verification,
     "growth": growth,
@@ -287,6 +307,7 @@ PARTS = {
     "compilation": compilation,
     "kw_mnist": kw,
     "networks": networks,
+    "models": models,
 }
 
 

@@ -1,47 +1,43 @@
-"""The command line: ``boundlab demo``, ``certify``, ``attack``, ``radius``, ``verify``,
-``compare``, ``supports``, ``train``, ``evaluate``, ``flatness``, ``words`` and ``ops``."""
+"""The command line. ``boundlab --help`` lists the commands; :mod:`boundlab.commands.table` has them
+as rows, with the modules that declare their arguments and those that do the work."""
 
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable
 
-from boundlab.commands import (
-    attacking,
-    certifying,
-    comparing,
-    flatness,
-    operators,
-    radii,
-    supports,
-    training,
-    verifying,
-    words,
-)
 from boundlab.commands.limits import beginning, is_about_memory
-from boundlab.commands.parser import Parser
-from boundlab.commands.subjects import RESULTS
+from boundlab.commands.speaking import listening
+from boundlab.commands.table import Command, parser_of_all
 from boundlab.errors import BoundlabError
-from boundlab.version import VERSION
+
+RESULTS = "results.json"
+"""The file of an output folder that holds what was computed so far."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns 0, 1 for an error that boundlab explains, 2 for wrong usage, 130
     after Ctrl-C."""
-    gc.freeze()  # what imports made stays: never look through it again
+    parser = parser_of_all()
+    given = sys.argv[1:] if argv is None else argv
+    known = argparse.Namespace(begun=beginning(argv), given=shlex.join(["boundlab", *given]))
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
     try:
-        given = shlex.join(["boundlab", *(sys.argv[1:] if argv is None else argv)])
-        known = argparse.Namespace(begun=beginning(argv), given=given)
-        options = _parser().parse_args(argv, known)
+        options = parser.parse_args(given, known)
     except SystemExit as end:  # argparse has printed help, the version or what is wrong
         return int(end.code or 0)
-    command: Callable[[argparse.Namespace], None] = options.command
+    return _run(options.command, options)
+
+
+def _run(command: Command, options: argparse.Namespace) -> int:
+    """Run a command, with an exit code and a line for what goes wrong."""
     try:
-        command(options)
+        with listening(options):
+            command(options)
         sys.stdout.flush()
         return 0
     except BoundlabError as error:
@@ -75,23 +71,3 @@ def _interrupted(options: argparse.Namespace) -> str:
     if hasattr(options, "resume"):
         hint = "; the same command with --resume goes on from there"
     return f"interrupted; what was computed so far is in {output / RESULTS}{hint}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="boundlab", description="Provable bounds on the outputs of PyTorch models."
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
-    parser.add_argument("--name", action="version", version="boundlab", help="print the name")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    certifying.add_commands(commands)
-    attacking.add_command(commands)
-    radii.add_command(commands)
-    verifying.add_command(commands)
-    comparing.add_command(commands)
-    supports.add_command(commands)
-    training.add_commands(commands)
-    flatness.add_command(commands)
-    words.add_command(commands)
-    operators.add_command(commands)
-    return parser

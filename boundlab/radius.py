@@ -16,7 +16,7 @@ from boundlab.net import Net
 from boundlab.regions import Region
 from boundlab.regions.checks import Number
 from boundlab.regions.norms import NORMS, norm_named
-from boundlab.specs.labels import read_labels
+from boundlab.specs.labels import Labels, read_labels
 
 LEAST = 1e-6
 """Radii below this share of the largest one are not asked."""
@@ -63,7 +63,7 @@ def _span(values: Tensor) -> str:
 def certified_radius(
     net: Net,
     x: Tensor,
-    labels: Any,
+    labels: Labels,
     norm: str | float = "inf",
     method: str | Method = "crown",
     *,
@@ -89,8 +89,8 @@ def certified_radius(
     the model itself confirms.
     """
     for name, number in (("most", most), ("tolerance", tolerance)):
-        if not 0 < number < torch.inf:
-            raise ArgumentError(f"{name} must be a number above 0, not {number}")
+        if isinstance(number, str) or not 0 < number < torch.inf:
+            raise ArgumentError(f"{name} must be a number above 0, not {number!r}")
     if batch < 1:
         raise ArgumentError(f"the batch size must be at least 1, not {batch}")
     if not net.graph.examples[net.graph.inputs[0]][2]:

@@ -36,6 +36,7 @@ nb_merge_streams = True
 
 # reference from docstrings
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # what torch says of its methods is said there
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"
 autodoc_typehints_format = "short"
@@ -43,16 +44,13 @@ autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 nitpick_ignore_regex = [
     # of other projects: named, but not linked, so that a build needs no network
-    (r"py:.*", r"(torch|numpy|collections|pathlib|typing|argparse|types)\..*|Tensor|Module"),
-    # internal types, which signatures name: described in the source
-    (
-        r"py:class",
-        r"(boundlab\.(attacks|coefficients|graph|methods|onnx|rules|scaling|specs|training)\..*\.)?"
-        r"(AttackSettings|Basis|Captured|Case|Coefficients|Composed|Formula|IdentityForm|Network|Node"
-        r"|Outer|Parts|PerSample|Processes|SampleLayout|Split|Subject|Transpose|Unsafe|Window"
-        r"|WindowTranspose)",
-    ),
+    (r"py:.*", r"(?!boundlab\.)\w+\..+|Tensor|Module"),
+    # internal types that signatures name, with their module or, where that is not imported,
+    # without; a role in a docstring that names anything else must lead somewhere
+    (r"py:class", r"boundlab\..+"),
+    (r"py:class", r"Captured|Formula|IdentityForm|Mode|Network|Node|PerSample|(Window)?Transpose"),
 ]
+smartquotes = False  # flags are --flags
 highlight_language = "text"  # of indented blocks
 
 html_theme = "furo"

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
-from matplotlib import pyplot as plt
-
+from boundlab.plot.style import INK, figure, label_ends, save
 from boundlab.training.schedules import Adaptive, Schedule, between
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.svg"
@@ -28,25 +26,25 @@ def adaptive() -> list[float]:
 
 
 def main() -> None:
-    plt.switch_backend("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "boundlab"  # the same file every time
     epochs = [i / STEPS for i in range(EPOCHS * STEPS)]
     curves = {
         kind: [Schedule(kind, 1.0, 10.0).share(t) for t in epochs]
         for kind in ("fixed", "linear", "smooth")
     } | {"adaptive": adaptive()}
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3), constrained_layout=True)
+    made, (left, right) = figure(2, 8.4, 2.9)
     for kind, shares in curves.items():
-        axes[0].plot(epochs, [0.3 * share for share in shares], label=kind)
-    axes[0].set(xlabel="epoch", ylabel="eps", title="eps to 0.3, start 1, length 10")
-    axes[0].legend()
+        left.plot(epochs, [0.3 * share for share in shares], label=kind)
+    left.set(xlabel="epoch", ylabel="ε (pixels in [0, 1])", ylim=(0, None))
+    left.set_title("ε to 0.3, start 1, length 10", loc="left")
+    label_ends(left)
     smooth = curves["smooth"]
-    axes[1].plot(epochs, [between(1.0, 0.0, share) for share in smooth], label="beta, 1 to 0")
-    axes[1].plot(epochs, [between(0.5, 0.1, share) for share in smooth], label="kappa, 0.5 to 0.1")
-    axes[1].plot(epochs, smooth, label="eps / last eps", color="grey", linestyle=":")
-    axes[1].set(xlabel="epoch", title="what moves with eps (smooth)")
-    axes[1].legend()
-    figure.savefig(PAGE, metadata={"Date": None})
+    right.plot(epochs, [between(1.0, 0.0, share) for share in smooth], label="β, 1 to 0")
+    right.plot(epochs, [between(0.5, 0.1, share) for share in smooth], label="κ, 0.5 to 0.1")
+    right.plot(epochs, smooth, color=INK, linestyle=":", label="ε / last ε")
+    right.set(xlabel="epoch", ylabel="weight or share", ylim=(0, None))
+    right.set_title("what moves with ε (smooth)", loc="left")
+    label_ends(right)
+    save(made, PAGE)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import boundlab as bl
 from boundlab.cli import main
 from boundlab.commands.operators import KINDS, supported
+from boundlab.commands.table import COMMANDS, parsers
 from boundlab.onnx.table import ROWS
 from boundlab.rules.registry import COMPOSITIONS, RULES
 from tests.helpers.commands import run
+
+NO_TABLE = ("train", "curves", "export", "words", "supports", "completion")
+"""Commands without a table that a script could read."""
 
 
 def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +86,11 @@ def test_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         ("evaluate a --files b --eps 0.1,0.2", "evaluate", "'0.1,0.2' is not one number"),
         ("evaluate a --files b --methods CRWN", "evaluate", "Did you mean 'crown'?"),
         ("ops x", "ops", "unrecognized arguments: x."),
+        ("ops --jsn", "ops", "unrecognized arguments: --jsn. Did you mean '--json'?"),
+        ("radius a:b c.npz --method CRWN", "radius", "Did you mean 'crown'?"),
+        ("words x --model a --files b --method cron", "words", "Did you mean 'crown'?"),
+        ("completion tcsh", "completion", "invalid choice: 'tcsh' (choose from"),
+        ("certify a:b c.npz --json {there}", "certify", "which is not replaced: give --json last"),
         ("certify a:b c.npz --norm 3", "certify", "norm must be one of 'inf', '2', '1', not '3'"),
         ("verfy a b", "", "invalid choice: 'verfy' (choose from"),
         ("verfy a b", "", "Did you mean 'verify'?"),
@@ -86,9 +98,11 @@ def test_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrong_usage_is_of_the_command(
-    line: str, command: str, message: str, capsys: pytest.CaptureFixture[str]
+    line: str, command: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(line.split()) == 2
+    there = tmp_path / "net.onnx"
+    there.touch()
+    assert main(line.replace("{there}", str(there)).split()) == 2
     said = capsys.readouterr().err
     name = f"boundlab {command}".strip()
     assert said.startswith(f"usage: {name} ")
@@ -96,7 +110,49 @@ def test_wrong_usage_is_of_the_command(
     assert message in said.splitlines()[-1]
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for argv in (["--help"], ["demo", "--help"], ["certify", "--help"], ["ops", "--help"]):
-        assert main(argv) == 0
-        assert "usage: boundlab" in capsys.readouterr().out
+HELP = """
+import sys
+from boundlab.cli import main
+from boundlab.commands.table import COMMANDS
+lines = [["--help"], ["--version"], [], ["frobnicate"], ["certify", "--epsilon"], ["completion"]]
+for line in [*lines, *([name, "--help"] for name in COMMANDS)]:
+    main(line)
+    assert not {"torch", "numpy", "rich"} & set(sys.modules), line
+"""
+
+
+def test_help_needs_no_torch() -> None:
+    subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True)
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == said
+    assert all(f"  {name} " in said for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every argument stands under a heading, with what it means."""
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: boundlab {name}")
+    assert ("example" in said and "--json" in said) or name in NO_TABLE
+    parser = parsers()[name]
+    assert parser.description
+    ours = [group for group in parser._action_groups if group._group_actions]
+    assert not {"options", "positional arguments"} & {group.title for group in ours}
+    for action in parser._actions:
+        assert action.help
+        if action.help == argparse.SUPPRESS:  # another spelling
+            continue
+        assert (action.option_strings or [action.metavar])[-1] in said
+
+
+def test_work_of_commands_is_there() -> None:
+    for one in COMMANDS.values():
+        module, _, function = one.work.partition(":")
+        assert callable(getattr(import_module(f"boundlab.commands.{module}"), function))
+        assert not one.help.endswith(".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from boundlab.attacks.targets import Model, Target
 from boundlab.errors import ArgumentError
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
-from boundlab.specs.labels import read_labels
+from boundlab.specs.labels import Labels, read_labels
 from boundlab.specs.property import Case, Property
 
 PROPERTY_SECONDS = 8.0
@@ -56,7 +56,7 @@ class Attack:
 def attack(
     model: Model,
     target: Region | Property,
-    labels: Any = None,
+    labels: Labels | None = None,
     *,
     steps: int = 50,
     restarts: int | None = None,
@@ -122,11 +122,13 @@ def _on_property(
     target = Target(model, centre, alone=not has_one_sample(centre))
     with torch.no_grad():
         outputs = target(_of_one_sample(prop.regions[0]).centre).shape[1]
-    searches = [
-        Search(target, _of_one_sample(case.region), _unsafe(case, target.device), budget, generator)
-        for case in prop.cases(outputs)
-        if case.clauses
-    ]
+    cases = [case for case in prop.cases(outputs) if case.clauses]
+    order = torch.randperm(len(cases), generator=generator).tolist()
+    regions = ((cases[place], _of_one_sample(cases[place].region)) for place in order)
+    searches = (
+        Search(target, region, _unsafe(case, target.device), budget, generator)
+        for case, region in regions
+    )
     best = _nearest(searches)
     found = _replayed(target, best.best, best.goal)
     return replace(found, violated=prop.violated(found.inputs, found.outputs))
@@ -149,15 +151,23 @@ def _unsafe(case: Case, device: torch.device) -> UnsafeSet:
     return UnsafeSet(case.clauses, case.region.centre.numel(), device)
 
 
-def _nearest(searches: Sequence[Search]) -> Search:
-    """Search until one has found a violation; the one that came closest."""
-    while True:
-        for search in searches:
+def _nearest(searches: Iterable[Search]) -> Search:
+    """Search until one has found a violation; the one that came closest. What is not begun when
+    the time is over is left out."""
+    begun: list[Search] = []
+    for search in searches:
+        begun.append(search)
+        search.round()
+        if bool(search.violated.all()):
+            return search
+        if search.budget.is_over:
+            break
+    while not all(search.is_over for search in begun):
+        for search in begun:
             search.round()
             if bool(search.violated.all()):
                 return search
-        if all(search.is_over for search in searches):
-            return min(searches, key=lambda search: float(search.margin.min()))
+    return min(begun, key=lambda search: float(search.margin.min()))
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""How commands read their arguments."""
+"""How commands read their arguments. Nothing of torch is needed here."""
 
 from __future__ import annotations
 
@@ -7,49 +7,44 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from boundlab.commands.parser import Parser
+from boundlab.commands.speaking import STDOUT, json_target
+from boundlab.defaults import TIMEOUT, norm_named
 from boundlab.errors import ArgumentError
 from boundlab.methods.method import method_name
-from boundlab.regions.norms import norm_named
-from boundlab.verify.portfolio import TIMEOUT
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""Where a command adds its parser; the type has no public name."""
+Arguments: TypeAlias = argparse._ActionsContainer
+"""A parser, or a group of its arguments; the type has no public name."""
 
 
-def add_folder(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+def add_folder(parser: Arguments, name: str, help: str) -> None:
     """A folder that must be given."""
     parser.add_argument(name, type=Path, required=True, metavar="DIR", help=help)
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+def add_checkpoint(parser: Arguments) -> None:
     """What ``boundlab train`` left, the first argument of commands that go on from it."""
     parser.add_argument(
         "checkpoint",
         type=Path,
-        metavar="DIR",
+        metavar="RUN",
         help="the output folder of boundlab train, or a checkpoint in it",
     )
 
 
-def add_count(
-    parser: argparse.ArgumentParser, name: str, help: str, default: int | None = None
-) -> None:
+def add_count(parser: Arguments, name: str, help: str, default: int | None = None) -> None:
     """A whole number; the help ends with the default, if there is one."""
     if default is not None:
         help = f"{help} (default: {default})"
     parser.add_argument(name, type=int, default=default, metavar="N", help=help)
 
 
-def add_numbers(
-    parser: argparse.ArgumentParser, name: str, metavar: str, help: str | None = None
-) -> None:
+def add_numbers(parser: Arguments, name: str, metavar: str, help: str | None = None) -> None:
     """One or more numbers, in one part or in several (:func:`flat`)."""
     parser.add_argument(name, nargs="+", action="extend", type=numbers, metavar=metavar, help=help)
 
 
 def add_methods(
-    parser: argparse.ArgumentParser, choices: Iterable[str], default: Sequence[str], note: str = ""
+    parser: Arguments, choices: Iterable[str], default: Sequence[str], note: str = ""
 ) -> None:
     """Methods by name, out of those that a command takes; note: what the help begins with."""
     shown = f"default: {' '.join(default)}"
@@ -58,13 +53,25 @@ def add_methods(
         nargs="+",
         default=list(default),
         type=method_name,
-        choices=choices,
+        choices=tuple(choices),
         metavar="METHOD",
         help=f"{note} ({shown})" if note else shown,
     )
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
+def add_method(parser: Arguments, choices: Iterable[str], default: str) -> None:
+    """One method by name."""
+    parser.add_argument(
+        "--method",
+        default=default,
+        type=method_name,
+        choices=tuple(choices),
+        metavar="METHOD",
+        help=f"how bounds are found: {', '.join(choices)} (default: {default})",
+    )
+
+
+def add_timeout(parser: Arguments) -> None:
     """How long the method complete may take."""
     parser.add_argument(
         "--timeout",
@@ -74,15 +81,58 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_ray(parser: argparse.ArgumentParser) -> None:
+def add_device(parser: Arguments, default: str | None = None) -> None:
+    """Where to compute; default: None for a GPU if there is one."""
+    parser.add_argument(
+        "--device",
+        default=default,
+        metavar="DEVICE",
+        help=f"where to compute, as torch names it (default: {default or 'a GPU if there is one'})",
+    )
+
+
+def add_threads(parser: Arguments, what: str = "threads") -> None:
+    add_count(parser, "--threads", f"{what} (default: torch's choice)")
+
+
+def add_resume(parser: Arguments) -> None:
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the results in the output folder"
+    )
+
+
+def add_ray(parser: Arguments) -> None:
     """Where to spread work, if anywhere."""
     parser.add_argument(
         "--ray",
         metavar="ADDRESS",
-        help=(
-            "spread the work over a Ray cluster: its address, auto for the one that this machine "
-            "is a node of, local for one that is started here"
-        ),
+        help="spread the work over a Ray cluster: its address, auto (this machine is a node of it) "
+        "or local (one is started here)",
+    )
+
+
+def add_json(parser: Arguments, what: str = "what is printed") -> None:
+    """For scripts: one document. what: it holds."""
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        type=json_target,
+        metavar="FILE",
+        help=f"{what} as one JSON document in FILE, or alone on standard output",
+    )
+
+
+def add_other(parser: argparse.ArgumentParser) -> None:
+    """What every command has."""
+    other = parser.add_argument_group("other options")
+    other.add_argument("-h", "--help", action="help", help="show this help and exit")
+    loud = other.add_mutually_exclusive_group()
+    loud.add_argument(
+        "-q", "--quiet", action="store_true", help="print errors alone, and what --json asks for"
+    )
+    loud.add_argument(
+        "-v", "--verbose", action="store_true", help="say what is being done on standard error"
     )
 
 
@@ -142,8 +192,8 @@ def value_range(texts: Sequence[str]) -> tuple[float, float] | None:
     if list(texts) == ["none"]:
         return None
     try:
-        low, high = (float(text) for text in texts)
-    except ValueError:
+        low, high = (number(text) for text in texts)
+    except (ValueError, argparse.ArgumentTypeError):
         raise ArgumentError(
             f"--range takes two numbers, LOW HIGH, or the word none, not {' '.join(texts)!r}"
         ) from None

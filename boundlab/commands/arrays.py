@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from boundlab.data.npz import read_npz, whole_numbers
 from boundlab.errors import ArgumentError
 
 IMAGES, LABELS = ("images", "x"), ("labels", "y")
-LAYOUTS = ("chw", "hwc")
-"""Orders of the channels, height and width of an image in a file."""
+"""Names of arrays in a file .npz."""
 
 
 def load_data(
@@ -35,7 +34,7 @@ def load_data(
     if limit is not None and limit < 1:
         raise ArgumentError(f"--limit must be at least 1, not {limit}")
     if path.suffix.lower() == ".npz":
-        images, labels = _read_npz(path)
+        images, labels = read_npz(path, IMAGES, LABELS)
     elif path.suffix.lower() == ".csv":
         images, labels = _read_csv(path)
         if shape is None and images.shape[1] > 1 and layout == "chw":
@@ -76,58 +75,6 @@ def _channels_first(images: np.ndarray, shape: Sequence[int] | None, path: Path)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    if not zipfile.is_zipfile(path):
-        raise ArgumentError(
-            f"{path} is not an .npz file: write it with numpy.savez(path, images=..., labels=...)"
-        )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            images, labels = _pick(arrays, IMAGES, path), _pick(arrays, LABELS, path)
-    except ArgumentError:
-        raise
-    except Exception as error:  # a broken stream can raise nearly anything
-        raise ArgumentError(
-            f"cannot read {path} as an .npz file of plain arrays: {error}"
-        ) from error
-    if images.ndim == 0:
-        raise ArgumentError(f"the images in {path} are a single number")
-    if images.dtype == np.bool_ or (images.dtype.kind in "iu" and images.dtype != np.uint8):
-        images = images.astype(np.float32)
-    if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
-        raise ArgumentError(
-            f"the images in {path} must be numbers (uint8 or floating point), not {images.dtype}"
-        )
-    if images.dtype == np.float16:
-        images = images.astype(np.float32)
-    return images, _whole(labels, path)
-
-
-def _pick(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> np.ndarray:
-    for name in names:
-        if name in arrays:
-            return np.asarray(arrays[name])
-    raise ArgumentError(
-        f"{path} has no array '{names[0]}' (or '{names[1]}'); it has: "
-        f"{', '.join(arrays) or 'nothing'}"
-    )
-
-
-def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
-    """Labels as int64 (N,)."""
-    if labels.ndim != 1 and (labels.ndim == 0 or labels.size != len(labels)):
-        raise ArgumentError(
-            f"the labels in {path} must be one class number per image, (N,), not {labels.shape}"
-        )
-    if (
-        labels.dtype.kind not in "iuf"
-        or not np.array_equal(labels, np.round(labels))
-        or not np.isfinite(labels).all()
-    ):
-        raise ArgumentError(f"the labels in {path} must be whole numbers")
-    return labels.reshape(-1).astype(np.int64)
-
-
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Label first, then values. Whole numbers up to 255, some above 1, are taken for uint8
     pixels."""
@@ -150,7 +97,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
         table = np.array(rows, dtype=np.float64)
     except ValueError as error:
         raise ArgumentError(f"{path} holds something that is not a number: {error}") from error
-    values, labels = table[:, 1:], _whole(table[:, 0], path)
+    values, labels = table[:, 1:], whole_numbers(table[:, 0], path)
     pixels = (
         np.array_equal(values, np.round(values)) and values.min() >= 0 and 1 < values.max() <= 255
     )

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from boundlab.attacks import Attack, AttackSettings, attack
-from boundlab.commands.arguments import Commands, add_count, add_numbers, add_ray, flat
+from boundlab.commands.arguments import flat
 from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.competition import SAT, UNKNOWN, counterexample_text, result_text
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
-from boundlab.commands.jobs import EFFORT, Job, check_radii
+from boundlab.commands.jobs import Job, check_radii
 from boundlab.commands.loading import is_onnx, load_onnx_alone
-from boundlab.commands.subjects import (
-    EPS,
-    RESULTS,
-    TABLE,
-    add_resume,
-    add_subject,
-    check_folder,
-    read_subject,
-)
+from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
+from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject
 from boundlab.commands.tables import verdict_table, write_table
+from boundlab.defaults import EPS
 from boundlab.errors import ArgumentError
 from boundlab.scaling.parts import parts_on
 from boundlab.specs.vnnlib import load_vnnlib
@@ -35,54 +27,8 @@ from boundlab.storage.files import write_atomically
 PROPERTIES = (".vnnlib", ".vnnlib.gz")
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "attack",
-        help="search for counterexamples",
-        description=(
-            "Search the ball around every image of DATA for inputs of another class, and write "
-            "them to counterexamples.npz; or, if DATA is a .vnnlib file, search for an input that "
-            "violates the property."
-        ),
-        epilog=(
-            "examples: boundlab attack net.onnx test.npz --eps 2/255; boundlab attack net.onnx "
-            "property.vnnlib --timeout 60 --result result.txt"
-        ),
-    )
-    parser.set_defaults(command=_attack)
-    add_subject(parser)
-    add_numbers(parser, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
-    add_count(parser, "--steps", f"steps of a descent (default: {EFFORT.steps}; of properties 50)")
-    add_count(
-        parser,
-        "--restarts",
-        f"descents for each image (default: {EFFORT.restarts}; of properties as many as the time "
-        "allows)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        metavar="SECONDS",
-        help="of a property: when to stop searching (default: 8 unless --restarts is given)",
-    )
-    parser.add_argument(
-        "--result",
-        type=Path,
-        metavar="FILE",
-        help="of a property: where to write sat and the counterexample, or unknown",
-    )
-    add_resume(parser)
-    add_ray(parser)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("boundlab-attack"),
-        metavar="DIR",
-        help="of images: folder for what is found (default: boundlab-attack)",
-    )
-
-
-def _attack(options: argparse.Namespace) -> None:
+def attack_subject(options: argparse.Namespace) -> None:
+    """Attack images, or a property."""
     if options.data.name.endswith(PROPERTIES):
         if options.ray is not None:
             raise ArgumentError("--ray spreads images; a property is attacked in one process")
@@ -113,15 +59,16 @@ def _attack_images(options: argparse.Namespace) -> None:
         name=about.name,
         attack=AttackSettings(**{key: n for key, n in given.items() if n is not None}),
     )
-    console = Console()
+    console, bar = out(options), progress(options)
     results = options.output / RESULTS
     with parts_on(options.ray, job.device) as spread:
-        found = certify_with_bar(about.net, job, results, options.resume, console, spread)
+        found = certify_with_bar(about.net, job, results, options.resume, bar, spread)
     write_table(options.output / TABLE, verdict_table(found))
     console.print(_table(found))
     count = 0 if found.examples is None else len(found.examples)
-    said = f"Counterexamples: {options.output / COUNTEREXAMPLES}" if count else "None was found."
-    console.print(said, soft_wrap=True, markup=False, highlight=False)
+    path = str(options.output / COUNTEREXAMPLES)
+    say(console, f"Counterexamples: {path}" if count else "None was found.")
+    write_json(options, {**_document(found), "counterexamples": path if count else None})
 
 
 def _table(found: Certification) -> Table:
@@ -131,11 +78,24 @@ def _table(found: Certification) -> Table:
     for name in ("radius", "falsified", "open", "wrong"):
         table.add_column(name, justify="right")
     for radius in found.radii:
-        verdicts = found.verdicts(radius)
-        wanted = (Verdict.FALSIFIED, Verdict.OPEN, Verdict.WRONG)
-        shares = [f"{verdicts.count(one) / len(verdicts):.1%}" for one in wanted]
+        shares = [f"{share:.1%}" for share in _shares(found, radius).values()]
         table.add_row(f"{radius:.3g}", *shares)
     return table
+
+
+def _shares(found: Certification, radius: float) -> dict[str, float]:
+    verdicts = found.verdicts(radius)
+    wanted = (Verdict.FALSIFIED, Verdict.OPEN, Verdict.WRONG)
+    return {str(one): verdicts.count(one) / len(verdicts) for one in wanted}
+
+
+def _document(found: Certification) -> dict[str, Json]:
+    """The table for scripts, in shares of all images."""
+    return {
+        "images": len(found.labels),
+        "norm": found.task.norm,
+        "radii": [{"radius": radius, **_shares(found, radius)} for radius in found.radii],
+    }
 
 
 # -- properties ------------------------------------------------------------------------------------
@@ -161,19 +121,27 @@ def _attack_property(options: argparse.Namespace) -> None:
             f"{options.data} is about {sizes.pop()} inputs, and {options.model} takes {own}"
         )
     steps = 50 if options.steps is None else options.steps
-    console = Console()
-    with console.status("searching for a counterexample"):
+    with busy(options, "searching for a counterexample"):
         found = attack(model, prop, steps=steps, restarts=options.restarts, timeout=options.timeout)
-    hit = bool(found.violated.any())
     if result is not None:
         write_atomically(result, found_text(found))
+    _say_found(options, found)
+
+
+def _say_found(options: argparse.Namespace, found: Attack) -> None:
+    """What an attack on a property found, for people and for scripts."""
+    console, hit = out(options), bool(found.violated.any())
+    nearest = float(found.margin.min()) if len(found.margin) else math.inf
     if hit:
-        console.print(f"A counterexample was found: margin {float(found.margin.min()):.4g}.")
+        console.print(f"A counterexample was found: margin {nearest:.4g}.")
     else:
-        nearest = float(found.margin.min()) if len(found.margin) else math.inf
         console.print(f"No counterexample was found; the closest margin is {nearest:.4g}.")
-    if result is not None:
-        console.print(f"Result: {result}", soft_wrap=True, markup=False, highlight=False)
+    file = None
+    if options.result is not None:
+        file = str(options.result)
+        say(console, f"Result: {file}")
+    status = SAT if hit else UNKNOWN
+    write_json(options, {"status": status, "margin": nearest, "result": file})
 
 
 def found_text(found: Attack) -> str:

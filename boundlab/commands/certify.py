@@ -27,12 +27,13 @@ from boundlab.commands.jobs import (
     region_around,
 )
 from boundlab.commands.ledger import Ledger
+from boundlab.defaults import COMPLETE
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
 from boundlab.results import Bounds
 from boundlab.scaling.parts import Here, Parts, Spread, Subject
-from boundlab.verify.samples import COMPLETE, SampleVerifier
+from boundlab.verify.samples import SampleVerifier
 
 Progress = Callable[[str, float, int, int], None]
 """Called after every batch, and for the method "complete" after every image, with the method, the

@@ -7,111 +7,29 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from boundlab.attacks import AttackSettings
-from boundlab.commands.arguments import (
-    Commands,
-    add_count,
-    add_numbers,
-    add_ray,
-    add_timeout,
-    flat,
-    words,
-)
+from boundlab.commands.arguments import flat
 from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
 from boundlab.commands.cuts import line_cuts
 from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
 from boundlab.commands.report import page
-from boundlab.commands.subjects import (
-    EPS,
-    RESULTS,
-    TABLE,
-    add_attack,
-    add_resume,
-    add_subject,
-    check_folder,
-    read_subject,
-)
+from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
+from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject
 from boundlab.commands.tables import verdict_table, write_table
+from boundlab.defaults import DEMO_RADII, EPS
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
-from boundlab.verify.samples import COMPLETE, time_limit
+from boundlab.verify.samples import time_limit
 
 REPORT = "index.html"
 DEMO = "demo"
-DEMO_RADII = (0.05, 0.1, 0.15)
-
-
-def add_commands(commands: Commands) -> None:
-    """The two commands with their arguments."""
-    _add_demo(commands)
-    _add_certify(commands)
-
-
-def _add_demo(commands: Commands) -> None:
-    demo = commands.add_parser(
-        "demo", help=("certify digits with the network that ships with the package")
-    )
-    demo.set_defaults(command=_demo)
-    add_numbers(demo, "--radii", "EPS", "radii in the maximum norm (default: 0.05 0.1 0.15)")
-    add_count(demo, "--images", "how many of the 100 digits", 30)
-    _common(demo)
-
-
-def _add_certify(commands: Commands) -> None:
-    job = commands.add_parser(
-        "certify",
-        help="certify a model of your own",
-        description=(
-            "Bound the margins of every image of DATA by every method at every radius, attack the "
-            "images that none proves, verify what is left if complete is one of the methods, print "
-            "how many are proved, falsified and open, and write a report."
-        ),
-        epilog=(
-            "example: boundlab certify mypackage.models:small_cnn test.npz --weights best.pt --eps "
-            "2/255 8/255 --mean 0.49 --std 0.25"
-        ),
-    )
-    job.set_defaults(command=_certify)
-    add_subject(job)
-    add_numbers(job, "--eps", "EPS", "radii, fractions too (default: 2/255 8/255)")
-    job.add_argument(
-        "--no-attack",
-        dest="attack",
-        action="store_false",
-        help="do not attack images that no method proves",
-    )
-    add_attack(job)
-    add_resume(job)
-    add_ray(job)
-    _common(job)
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    default = ", ".join(DEFAULT_METHODS)
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        action="extend",
-        type=words,
-        metavar="METHOD",
-        help=f"default: {default}; {COMPLETE} verifies images that the others leave open",
-    )
-    add_timeout(parser)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("boundlab-report"),
-        metavar="DIR",
-        help=("folder for the report (default: boundlab-report)"),
-    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +44,8 @@ class _Output:
     ray: str | None = None
 
 
-def _demo(options: argparse.Namespace) -> None:
+def demo(options: argparse.Namespace) -> None:
+    """Certify the digits that ship with the package."""
     digits, labels = load_digits()
     if not 1 <= options.images <= len(digits):
         raise ArgumentError(f"--images must lie between 1 and {len(digits)}, not {options.images}")
@@ -147,7 +66,7 @@ def _demo(options: argparse.Namespace) -> None:
         "ships with boundlab, trained with interval bounds."
     )
     output = _Output(options.output, False, "Certified digits", note)
-    _run(job, capture(load_model(), images[:2]), output)
+    _run(job, capture(load_model(), images[:2]), output, options)
 
 
 def _clear(path: Path) -> None:
@@ -164,7 +83,8 @@ def _clear(path: Path) -> None:
         )
 
 
-def _certify(options: argparse.Namespace) -> None:
+def certify(options: argparse.Namespace) -> None:
+    """Certify images."""
     check_folder(options.output, options.resume, TABLE)
     radii = check_radii(flat(options.eps) or EPS)
     methods = _methods(options)
@@ -183,7 +103,8 @@ def _certify(options: argparse.Namespace) -> None:
         timeout=options.timeout,
     )
     title, ray = "Certified robustness", options.ray
-    _run(job, about.net, _Output(options.output, options.resume, title, about.name, ray))
+    output = _Output(options.output, options.resume, title, about.name, ray)
+    _run(job, about.net, output, options)
 
 
 def _methods(options: argparse.Namespace) -> tuple[str, ...]:
@@ -195,18 +116,21 @@ def _methods(options: argparse.Namespace) -> tuple[str, ...]:
     return methods
 
 
-def _run(job: Job, net: Net, output: _Output) -> None:
+def _run(job: Job, net: Net, output: _Output, options: argparse.Namespace) -> None:
     """Certify with a progress bar, print the table, write the report."""
-    console = Console()
+    console, bar = out(options), progress(options)
     results = output.folder / RESULTS
     with parts_on(output.ray, job.device) as spread:
-        found = certify_with_bar(net, job, results, output.resume, console, spread)
+        found = certify_with_bar(net, job, results, output.resume, bar, spread)
     console.print(_table(found))
     write_table(output.folder / TABLE, verdict_table(found))
-    cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
+    with busy(options, "drawing the report"):
+        cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
     report = output.folder / REPORT
     write_atomically(report, page(found, job.images, cuts, output.title, note=output.note))
-    console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
+    say(console, f"Report: {report}")
+    files = {"results": str(results), "report": str(report)}
+    write_json(options, {**document(found), **files})
 
 
 def _table(found: Certification) -> Table:
@@ -233,6 +157,34 @@ def _table(found: Certification) -> Table:
 
 def together(found: Certification, radius: float) -> list[str]:
     """The shares of images that are proved by any method, falsified, and open."""
+    return [f"{share:.1%}" for share in _shares(found, radius).values()]
+
+
+def _shares(found: Certification, radius: float) -> dict[str, float]:
     verdicts = found.verdicts(radius)
     wanted = (Verdict.PROVED, Verdict.FALSIFIED, Verdict.OPEN)
-    return [f"{verdicts.count(one) / len(verdicts):.1%}" for one in wanted]
+    return {str(one): verdicts.count(one) / len(verdicts) for one in wanted}
+
+
+def document(found: Certification) -> dict[str, Json]:
+    """The table for scripts: shares of all images, and seconds an image."""
+    count = len(found.labels)
+    rows: list[Json] = [
+        {
+            "method": row.method,
+            "radius": row.radius,
+            "proved": row.verified / count,
+            "falsified": row.falsified / count,
+            "open": row.open / count,
+            "mean_margin": row.mean_margin,
+            "seconds": row.seconds,
+        }
+        for row in found.rows
+    ]
+    return {
+        "images": count,
+        "correct": int(found.correct.sum()) / count,
+        "norm": found.task.norm,
+        "methods": rows,
+        "together": [{"radius": radius, **_shares(found, radius)} for radius in found.radii],
+    }

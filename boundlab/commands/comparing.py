@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from boundlab.commands.arguments import Commands
 from boundlab.commands.compare_page import compare_page
+from boundlab.commands.speaking import Json, out, say, write_json
 from boundlab.commands.tool_results import Matched, Pair, contradictions, match, read_results
 from boundlab.errors import ArgumentError, Contradiction
 from boundlab.storage.files import write_atomically
@@ -21,27 +20,8 @@ SHOWN = 3
 """Instances without a counterpart that are named."""
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "compare",
-        help="two results of boundlab verify --instances, or of another tool, side by side",
-        description=(
-            "Prints contradictions (sat by one, unsat by the other), then for each set how many "
-            "instances each decided. Ends with code 1 if there are contradictions. Instances are "
-            "the same if their files have the same names; of several such, the one with which "
-            "most last parts of the paths agree."
-        ),
-    )
-    parser.set_defaults(command=_compare)
-    for name, metavar in (("a", "A"), ("b", "B")):
-        help = "a folder with results.csv, or a table: ours, the competition's, or with a header"
-        parser.add_argument(name, type=Path, metavar=metavar, help=help)
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write a page with a plot of the times"
-    )
-
-
-def _compare(options: argparse.Namespace) -> None:
+def compare(options: argparse.Namespace) -> None:
+    """Compare two results; an error if they contradict each other."""
     a, b = read_results(options.a), read_results(options.b)
     found = match(a, b)
     if not found.pairs:
@@ -55,7 +35,8 @@ def _compare(options: argparse.Namespace) -> None:
         rows = [(name, *summary(pairs)) for name, pairs in by_set(found.pairs).items()]
         page = compare_page(names, found.pairs, (("set", *COLUMNS), *rows), remarks(found))
         write_atomically(options.html, page)
-    _print(names, found, against)
+    _print(out(options), names, found, against)
+    write_json(options, _document(names, found, against))
     if against:
         raise Contradiction(
             f"{len(against)} of {len(found.pairs)} instances are sat in one and unsat in the other"
@@ -84,15 +65,35 @@ def summary(pairs: Sequence[Pair]) -> list[str]:
     return [*(str(len(group)) for group in groups), median]
 
 
-def _print(names: tuple[str, str], found: Matched, against: Sequence[Pair]) -> None:
-    console = Console()
-    say = lambda text: console.print(text, soft_wrap=True, markup=False, highlight=False)
+def _document(names: tuple[str, str], found: Matched, against: Sequence[Pair]) -> dict[str, Json]:
+    """The table for scripts."""
+    return {
+        "a": names[0],
+        "b": names[1],
+        "contradictions": [
+            {"instance": str(one.a), "a": one.a.status, "b": one.b.status} for one in against
+        ],
+        "sets": {
+            name: dict(zip(COLUMNS, map(_number, summary(pairs)), strict=True))
+            for name, pairs in by_set(found.pairs).items()
+        },
+        "remarks": remarks(found),
+    }
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _print(
+    console: Console, names: tuple[str, str], found: Matched, against: Sequence[Pair]
+) -> None:
     if against:
-        say("Contradictions:")
+        say(console, "Contradictions:")
     for one in against:
-        say(f"  {one.a}: A says {one.a.status}, B {one.b.status}")
+        say(console, f"  {one.a}: A says {one.a.status}, B {one.b.status}")
     for letter, name in zip("AB", names, strict=True):
-        say(f"{letter}: {name}")
+        say(console, f"{letter}: {name}")
     table = Table(title_justify="left")
     table.add_column("set", no_wrap=True)
     for column in COLUMNS:
@@ -101,7 +102,7 @@ def _print(names: tuple[str, str], found: Matched, against: Sequence[Pair]) -> N
         table.add_row(name, *summary(pairs))
     console.print(table)
     for line in remarks(found):
-        say(line)
+        say(console, line)
 
 
 def remarks(found: Matched) -> list[str]:

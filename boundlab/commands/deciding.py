@@ -14,9 +14,10 @@ from boundlab.commands.certificates import Run, best_known
 from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.jobs import Job, region_around
 from boundlab.commands.ledger import Ledger
+from boundlab.defaults import COMPLETE
 from boundlab.scaling.parts import Parts, Subject
 from boundlab.verify import Verdict
-from boundlab.verify.samples import COMPLETE, SampleVerifier
+from boundlab.verify.samples import SampleVerifier
 from boundlab.verify.verdict import HOLDS, UNKNOWN
 
 PROVED = torch.finfo(torch.float64).tiny

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 import torch
 
-from boundlab.commands.arguments import add_count
 from boundlab.errors import ArgumentError
-
-
-def add_device(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """The option; default: None for a GPU if there is one."""
-    parser.add_argument(
-        "--device",
-        default=default,
-        metavar="DEVICE",
-        help=(f"where to compute (default: {default or 'a GPU if there is one'})"),
-    )
 
 
 def device_named(name: str | None) -> torch.device:
@@ -32,10 +19,6 @@ def device_named(name: str | None) -> torch.device:
             f"the device {name!r} cannot be used here ({first}); --device cpu always works"
         ) from None
     return device
-
-
-def add_threads(parser: argparse.ArgumentParser, what: str = "threads") -> None:
-    add_count(parser, "--threads", f"{what} (default: torch's choice)")
 
 
 def set_threads(count: int | None) -> None:

@@ -4,71 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boundlab.commands.arguments import (
-    Commands,
-    add_checkpoint,
-    add_count,
-    add_folder,
-    add_methods,
-)
-from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
-from boundlab.commands.training import load_trained, test_images
-from boundlab.data import Images, load
+from boundlab.commands.devices import device_named, set_threads
+from boundlab.commands.speaking import busy, out, say, write_json
+from boundlab.data import Samples, as_values
 from boundlab.errors import ArgumentError
 from boundlab.losses.flatness import flatness, weight_balls
 from boundlab.net import capture
 from boundlab.storage.files import write_atomically
 from boundlab.training.checkpoints import folder_of
+from boundlab.training.datasets import samples_for_tests, training_set
+from boundlab.training.runs import Run, read_run
 from boundlab.training.tasks import share_of
 from boundlab.training.weights import attack_weights, surface
 
 RESULT = "flatness.json"
 BATCHES = {"forward": 8, "forward+backward": 8}
 """Samples at once for methods that keep a column for every weight."""
-METHODS = ("ibp", "forward", "crown-ibp", "crown", "forward+backward")
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "flatness", help=("how far the loss of a trained network can rise when its weights move")
-    )
-    parser.set_defaults(command=_flatness)
-    add_checkpoint(parser)
-    add_folder(parser, "--files", "where the files of the data set are")
-    parser.add_argument(
-        "--eps",
-        type=float,
-        default=0.01,
-        metavar="EPS",
-        help=("radius as a share of the norm of each weight (default: 0.01)"),
-    )
-    parser.add_argument("--absolute", action="store_true", help="eps is the radius itself")
-    add_methods(parser, METHODS, ("crown-ibp",))
-    add_count(parser, "--limit", "only the first N training images")
-    add_count(parser, "--steps", "steps of the attack on the weights", 20)
-    parser.add_argument(
-        "--surface",
-        type=Path,
-        metavar="FILE",
-        help=("draw the loss around the weights (needs the extra plot)"),
-    )
-    add_threads(parser)
-    add_device(parser, "cpu")
-
-
-def tensors(data: Images, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    return data.images.to(device).float() / 255, data.labels.to(device)
+def tensors(data: Samples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    return as_values(data.images.to(device)), data.labels.to(device)
 
 
 @dataclass(frozen=True)
@@ -85,8 +49,8 @@ class Movement:
 
 def measure(
     model: nn.Module,
-    data: Images,
-    test: Images,
+    data: Samples,
+    test: Samples,
     movement: Movement,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
@@ -125,78 +89,32 @@ REACH, POINTS = 5.0, 41
 
 def check_drawing(path: Path) -> None:
     """Complain before any work is done if nothing can be drawn into this file."""
-    try:
-        import matplotlib
+    from boundlab.plot.style import check_format
 
-        matplotlib.use("agg")
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        raise ArgumentError("drawing needs matplotlib: pip install 'boundlab[plot]'") from None
-    forms = FigureCanvasAgg.get_supported_filetypes()
-    if path.suffix[1:].lower() not in forms:
-        raise ArgumentError(
-            f"cannot draw into {path}: its name must end with one of "
-            f"{', '.join(f'.{form}' for form in forms)}"
-        )
+    check_format(path)
 
 
-def draw(surfaces: dict[str, tuple[Tensor, float]], path: Path) -> None:
-    """Loss surfaces side by side on a logarithmic scale, each with its certified upper bound over
-    the circle for which it holds."""
-    check_drawing(path)
-    from matplotlib import pyplot as plt
-
-    figure = plt.figure(figsize=(5 * len(surfaces), 4.2))
-    low = math.floor(
-        math.log10(max(1e-6, min(float(values.min()) for values, _ in surfaces.values())))
-    )
-    top = math.ceil(
-        math.log10(max(max(float(values.max()), bound) for values, bound in surfaces.values()))
-    )
-    for k, (title, (values, bound)) in enumerate(surfaces.items()):
-        # typed as a plain plot, though it is one in three dimensions
-        axes: Any = figure.add_subplot(
-            1, len(surfaces), k + 1, projection="3d", computed_zorder=False
-        )
-        ticks = torch.linspace(-REACH, REACH, len(values))
-        a, b = torch.meshgrid(ticks, ticks, indexing="ij")
-        height = values.clamp(min=10.0**low).log10()
-        axes.plot_surface(
-            a.numpy(), b.numpy(), height.numpy(), cmap="viridis", linewidth=0, rasterized=True
-        )
-        angle, radius = torch.meshgrid(
-            torch.linspace(0, 2 * math.pi, 25), torch.linspace(0, 1, 2), indexing="ij"
-        )
-        disc = (
-            (radius * angle.cos()).numpy(),
-            (radius * angle.sin()).numpy(),
-            torch.full_like(radius, math.log10(bound)).numpy(),
-        )
-        axes.plot_surface(*disc, color="crimson", alpha=0.5, linewidth=0, zorder=3)
-        axes.set_zlim(low, top)
-        axes.set_zticks(range(low, top + 1), [f"{10.0**k:g}" for k in range(low, top + 1)])
-        axes.set_xlabel("gradient (radii)")
-        axes.set_ylabel("random (radii)")
-        axes.set_title(f"{title}: certified {bound:.2f}")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {".svg": {"Date": None}}.get(path.suffix)  # the same file every time
-    figure.savefig(path, metadata=metadata)
-    plt.close(figure)
+def run_samples(run: Run, files: Path | None) -> tuple[Samples, Samples]:
+    """The training samples that a run has taken, and the test samples."""
+    data = training_set(run.recipe.data, files)
+    if not isinstance(data, Samples):
+        raise ArgumentError("flatness is of classifiers of images, not of sentences")
+    return share_of(run.recipe, data), samples_for_tests(run.recipe.data, files, run.shape)
 
 
-def _flatness(options: argparse.Namespace) -> None:
+def measure_flatness(options: argparse.Namespace) -> None:
+    """Measure the flatness of a trained network."""
     set_threads(options.threads)
     if options.surface is not None:
         check_drawing(options.surface)
     device = device_named(options.device)
-    model, recipe, size = load_trained(options.checkpoint)
-    data = share_of(recipe, load(recipe.data, options.files, "train"))
+    run = read_run(options.checkpoint, options.model)
+    model, recipe = run.model, run.recipe
+    data, test = run_samples(run, options.files)
     data = data.first(options.limit)
-    test = test_images(recipe, options.files, size, None)
     movement = Movement(options.eps, tuple(options.methods), not options.absolute, options.steps)
-    console = Console()
-    with console.status("bounding the loss over the balls around the weights"):
+    console = out(options)
+    with busy(options, "bounding the loss over the balls around the weights"):
         found = measure(model, data, test, movement, device)
     unit = "" if options.absolute else " of their norms"
     table = Table(
@@ -220,6 +138,10 @@ def _flatness(options: argparse.Namespace) -> None:
         x, labels = tensors(data, device)
         balls = weight_balls(capture(model, x[:2]), movement.eps, relative=movement.relative)
         best = min(found["flatness"].values())
-        values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
-        draw({recipe.method: (values, found["loss"] + best)}, options.surface)
-        console.print(f"Surface: {options.surface}", soft_wrap=True, markup=False, highlight=False)
+        from boundlab.plot.surfaces import loss_surfaces
+
+        with busy(options, "drawing the loss around the weights"):
+            values = surface(model, x, labels, balls, points=POINTS, reach=REACH)
+            loss_surfaces({recipe.method: (values, found["loss"] + best)}, REACH, options.surface)
+        say(console, f"Surface: {options.surface}")
+    write_json(options, found)

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from boundlab.attacks import AttackSettings
+from boundlab.defaults import COMPLETE
+from boundlab.defaults import METHODS as DEFAULT_METHODS
 from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.methods.method import METHODS, method_name
 from boundlab.net import Net
 from boundlab.regions import Region
 from boundlab.regions.norms import NORMS, norm_named
-from boundlab.verify.samples import COMPLETE, time_limit
+from boundlab.verify.samples import time_limit
 
 EFFORT = AttackSettings()
 """How images that no method proves are attacked if nothing is said."""
-DEFAULT_METHODS = ("ibp", "crown-ibp", "crown", "forward+backward")
 
 
 @dataclass(frozen=True, eq=False)

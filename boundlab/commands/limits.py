@@ -1,4 +1,4 @@
-"""What a process may take: time from its start, and memory."""
+"""What a process may take: time from its start, and memory. Nothing of torch is needed here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-import torch
-
-from boundlab.errors import ArgumentError
-from boundlab.methods.memory import in_bytes
 
 PARENT = "BOUNDLAB_PARENT"
 """Environment variable: the number of the process with which this one is to end."""
@@ -54,27 +49,12 @@ def end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def limit_memory(size: str | None) -> None:
-    """Let this process take so much memory of its own, such as "4 GiB", and no more: what needs
-    more fails."""
-    if size is None:
-        return
-    limit = in_bytes(size, torch.device("cpu"))
-    try:
-        import resource
-    except ImportError:
-        raise ArgumentError("--memory needs a system that can limit it, such as Linux") from None
-    try:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    except (ValueError, OSError) as error:
-        raise ArgumentError(f"--memory {size}: the system refuses: {error}") from None
-
-
 def is_about_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out."""
     text = str(error).lower()
     return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"  # torch's, which need not be imported yet
         or "out of memory" in text
         or "can't allocate memory" in text
     )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +14,16 @@ from torch.export.passes import move_to_device_pass
 from boundlab.commands.programs import load_program
 from boundlab.errors import ArgumentError, BoundlabError, CaptureError
 from boundlab.models import Normalise
+from boundlab.models.code import describe, model_named
 from boundlab.net import Net, capture
 from boundlab.onnx import OnnxModel, load_onnx
 from boundlab.onnx.batching import sample_shape
+from boundlab.training.entries import is_code
+from boundlab.training.runs import is_run, read_run
 
 STATE_KEYS = ("state_dict", "model_state_dict", "model")
 WEIGHTS = (".pth", ".pt", ".ckpt", ".bin", ".safetensors")
 """How names of files of weights end."""
-LONGEST = 300
-"""Characters of another library's message that are shown."""
 
 
 def normalised(
@@ -83,10 +80,11 @@ def load_net(
         model = load_onnx_alone(source, weights)
         images = _as_declared(images, model, source)
     else:
-        model = _build(source)
-        if weights is not None:
-            load_weights(model, weights)
-        model.eval()
+        if not (mean is None and std is None) and is_run(weights or Path(source)):
+            raise ArgumentError(
+                "a training run carries its normalisation: leave out --mean and --std"
+            )
+        model = _loaded(source, weights)
     dtype = _dtype(model)
     model = normalised(model, mean, std, images).to(device)
     example = images[:2].to(device=device, dtype=dtype)
@@ -165,63 +163,41 @@ def _load_program(path: Path, weights: Path | None) -> ExportedProgram:
         ) from error
 
 
+def _loaded(source: str, weights: Path | None) -> nn.Module:
+    """The network of a training run, or one that code makes, with its weights, in eval mode."""
+    if is_run(Path(source)):
+        if weights is not None:
+            raise ArgumentError("a training run carries its weights: leave out --weights")
+        return _image_network(Path(source), None)
+    model = _build(source)
+    if weights is not None and is_run(weights):
+        return _image_network(weights, model)
+    if weights is not None:
+        load_weights(model, weights)
+    return model.eval()
+
+
+def _image_network(path: Path, model: nn.Module | None) -> nn.Module:
+    """What a run of ``boundlab train`` or ``boundlab.fit`` has trained, normalisation included."""
+    run = read_run(path, model)
+    if not run.shape:
+        raise ArgumentError(f"{path} is a classifier of sentences: see 'boundlab words'")
+    return run.model
+
+
 def _build(source: str) -> nn.Module:
-    """Import ``package.module:factory`` with the current folder on the path, and call the
-    factory."""
+    """What ``package.module:factory`` makes."""
     if source.endswith(WEIGHTS):
         raise ArgumentError(
             f"weights go to --weights; MODEL builds the network: give package.module:factory, "
             f"with --weights {source}"
         )
-    module_name, _, attribute = source.partition(":")
-    if not module_name or not attribute:
+    if not is_code(source):
         raise ArgumentError(
-            f"MODEL must be package.module:factory or a file .onnx or .pt2, not {source!r}"
+            "MODEL must be package.module:factory, a file .onnx or .pt2, or the folder of a "
+            f"training run, not {source!r}"
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        thing: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise CaptureError(
-            f"cannot import {module_name}: {describe(error)}. Run from the folder that holds it, "
-            "or install it"
-        ) from error
-    for part in attribute.split("."):
-        if not hasattr(thing, part):
-            raise ArgumentError(
-                f"{module_name} has no '{attribute}'; it has: "
-                f"{', '.join(_callables(thing)) or 'nothing callable'}"
-            )
-        thing = getattr(thing, part)
-    if isinstance(thing, nn.Module):
-        return thing
-    return _made_by(thing, source)
-
-
-def _callables(thing: object) -> list[str]:
-    """The public names of a module or class that can be called."""
-    return [
-        name for name in vars(thing) if not name.startswith("_") and callable(getattr(thing, name))
-    ]
-
-
-def _made_by(factory: object, source: str) -> nn.Module:
-    """The model that a factory makes without arguments."""
-    if not callable(factory):
-        raise ArgumentError(
-            f"{source} is a {type(factory).__name__}, not a function or class that makes a model"
-        )
-    try:
-        model = factory()
-    except (Exception, SystemExit) as error:
-        raise CaptureError(
-            f"{source}() failed: {describe(error)}. The factory is called without arguments"
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise ArgumentError(f"{source}() must return a torch.nn.Module, not {type(model).__name__}")
-    return model
+    return model_named(source)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -288,19 +264,3 @@ def _first_few(names: Sequence[str], most: int = 4) -> str:
     if len(names) > most:
         return f"{text} and more"
     return text
-
-
-def describe(error: BaseException) -> str:
-    """An error of foreign code in one line, with the place that raised it."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in frame.filename and "importlib" not in frame.filename
-    ]
-    where = ""
-    if frames and frames[-1].filename != __file__:
-        where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-    text = " ".join(str(error).split())
-    if len(text) > LONGEST:
-        text = text[:LONGEST] + "..."
-    return f"{type(error).__name__}: {text}{where}"

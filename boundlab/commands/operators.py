@@ -4,14 +4,14 @@ of the ONNX operators."""
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from boundlab.capture.decompose import RECURRENT
 from boundlab.commands import onnx_operators
-from boundlab.commands.arguments import Commands
+from boundlab.commands.speaking import write_json
 from boundlab.graph.graph import op_name
 from boundlab.rules.facts import Facts
 from boundlab.rules.registry import COMPOSITIONS, RULES, Rule
@@ -25,13 +25,6 @@ KINDS = {
     "lookup": "what an index picks: affine for a constant one, else the hull of what is in reach",
     "composition": "expressed by other operators when a model is captured",
 }
-
-
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser("ops", help="list the supported operators")
-    parser.set_defaults(command=_ops)
-    parser.add_argument("--onnx", action="store_true", help="those of ONNX files instead")
-    parser.add_argument("--markdown", action="store_true", help="as a Markdown page")
 
 
 @dataclass(frozen=True, order=True)
@@ -116,11 +109,15 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _ops(options: argparse.Namespace) -> None:
+def ops(options: argparse.Namespace) -> None:
+    """List operators."""
     if options.markdown:
         print(onnx_operators.markdown() if options.onnx else markdown(), end="")
         return
-    Console().print(onnx_operators.table() if options.onnx else _table())
+    rows = onnx_operators.listed() if options.onnx else supported()
+    if options.json is None:
+        Console(quiet=options.quiet).print(onnx_operators.table() if options.onnx else _table())
+    write_json(options, {"operators": [asdict(row) for row in rows]})
 
 
 def _table() -> Table:

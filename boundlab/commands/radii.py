@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from html import escape
-from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from boundlab.commands import tables
-from boundlab.commands.arguments import Commands, add_count, add_ray
 from boundlab.commands.bars import bar_of_images
 from boundlab.commands.certify import prepare
 from boundlab.commands.charts import bins, histogram, number
@@ -25,11 +22,10 @@ from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.jobs import Job, check_methods
 from boundlab.commands.radius_ledger import RadiiSoFar, RadiusLedger, RadiusSearch
 from boundlab.commands.report import STYLE
+from boundlab.commands.speaking import Json, out, progress, say, write_json
 from boundlab.commands.subjects import (
     RESULTS,
     Subject,
-    add_resume,
-    add_subject,
     check_folder,
     read_subject,
 )
@@ -44,55 +40,13 @@ LINES, WIDTH = 12, 40
 """Of the histogram in a terminal."""
 
 
-def add_command(commands: Commands) -> None:
-    usual = RadiusSearch()
-    parser = commands.add_parser(
-        "radius",
-        help="the largest radius that is proved for each image, the smallest that is broken",
-        description=(
-            "Search by bisection for the largest radius at which each image of DATA is proved, and "
-            "the smallest at which a counterexample is found."
-        ),
-        epilog="example: boundlab radius net.onnx test.npz --method crown --norm 2 --most 10",
-    )
-    parser.set_defaults(command=_radius)
-    add_subject(parser)
-    parser.add_argument(
-        "--method", default=usual.method, metavar="METHOD", help=f"default: {usual.method}"
-    )
-    parser.add_argument(
-        "--most",
-        type=float,
-        default=usual.most,
-        metavar="EPS",
-        help=f"largest radius that is asked (default: {usual.most:g})",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=usual.tolerance,
-        metavar="SHARE",
-        help=f"how close, as a share, a search comes (default: {usual.tolerance:g})",
-    )
-    add_count(parser, "--steps", "steps of the attack", usual.steps)
-    add_count(parser, "--restarts", "random starts of the attack, 0 for none", usual.restarts)
-    add_resume(parser)
-    add_ray(parser)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("boundlab-radius"),
-        metavar="DIR",
-        help="folder for results and report (default: boundlab-radius)",
-    )
-
-
-def _radius(options: argparse.Namespace) -> None:
+def radius(options: argparse.Namespace) -> None:
+    """Search for the radii of images."""
     check_folder(options.output, options.resume, TABLE)
     (method,) = check_methods([options.method])
     search = RadiusSearch(method, options.most, options.tolerance, options.steps, options.restarts)
     about = read_subject(options)
-    console = Console()
+    console, bar = out(options), progress(options)
     job = Job(
         about.images,
         about.labels,
@@ -106,7 +60,7 @@ def _radius(options: argparse.Namespace) -> None:
     ).checked()
     task, predictions, images = prepare(about.net, job)
     ledger = RadiusLedger(options.output / RESULTS, task, search, options.resume)
-    with bar_of_images(console, len(images)) as show, parts_on(options.ray, job.device) as spread:
+    with bar_of_images(bar, len(images)) as show, parts_on(options.ray, job.device) as spread:
         parts = spread(Parted(about.net, images, job.labels))
         first, said = len(ledger.found), f"{method}, norm {about.norm}"
         todo = [slice(k, k + job.batch) for k in range(first, len(images), job.batch)]
@@ -125,7 +79,10 @@ def _radius(options: argparse.Namespace) -> None:
     write_atomically(report, _page(found, search, about))
     console.print(_summary(found, predictions == job.labels))
     console.print(_histogram(found))
-    console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
+    say(console, f"Report: {report}")
+    document = _document(found, search, predictions == job.labels)
+    files = {"results": str(options.output / RESULTS), "report": str(report)}
+    write_json(options, {"norm": job.norm, **document, **files})
 
 
 @dataclass(frozen=True)
@@ -178,6 +135,17 @@ def _table(found: RadiiSoFar, labels: Tensor, predictions: Tensor, norm: str) ->
         "norm": [norm] * len(found),
         "proved": found.proved.tolist(),
         "broken": broken,
+    }
+
+
+def _document(found: RadiiSoFar, search: RadiusSearch, correct: Tensor) -> dict[str, Json]:
+    """The radii for scripts, one an image; broken is null where no violation was found."""
+    return {
+        "method": search.method,
+        "images": len(found),
+        "correct": correct.tolist(),
+        "proved": found.proved.tolist(),
+        "broken": found.broken.tolist(),
     }
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from boundlab.commands.certificates import Task
 from boundlab.commands.counterexamples import COUNTEREXAMPLES, NAMES, Counterexamples
 from boundlab.commands.journal import Journal, plain, refuse_to_replace
+from boundlab.defaults import MOST, RESTARTS, STEPS, TOLERANCE
 from boundlab.errors import ArgumentError
 from boundlab.storage.digests import digest
 
@@ -20,10 +21,10 @@ class RadiusSearch:
     """How radii are searched for: arguments of ``bl.certified_radius``."""
 
     method: str = "crown"
-    most: float = 1.0
-    tolerance: float = 0.01
-    steps: int = 40
-    restarts: int = 2
+    most: float = MOST
+    tolerance: float = TOLERANCE
+    steps: int = STEPS
+    restarts: int = RESTARTS
 
 
 @dataclass(frozen=True, eq=False)

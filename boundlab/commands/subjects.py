@@ -1,28 +1,28 @@
-"""The model and the images that a command is about: their arguments, and how they are read."""
+"""The model and the images that a command is about: how they are read."""
 
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from boundlab.commands.arguments import add_count, add_numbers, flat, norm, shape, value_range
-from boundlab.commands.arrays import LAYOUTS, load_data
+from boundlab.commands.arguments import flat, value_range
+from boundlab.commands.arrays import load_data
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
-from boundlab.commands.devices import add_device, device_named
-from boundlab.commands.jobs import EFFORT, check_images
+from boundlab.commands.devices import device_named
+from boundlab.commands.jobs import check_images
 from boundlab.commands.journal import refuse_to_replace
 from boundlab.commands.loading import load_net
+from boundlab.commands.speaking import busy
 from boundlab.net import Net
 
+LOGGER = logging.getLogger(__name__)
 RESULTS, TABLE = "results.json", "results"
 """Files of an output folder; tables have an end for each form."""
-EPS = (2 / 255, 8 / 255)
-"""Radii if nothing is said."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,78 +41,6 @@ class Subject:
     name: str
 
 
-def add_subject(parser: argparse.ArgumentParser) -> None:
-    """The arguments that :func:`read_subject` reads."""
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help=(
-            "package.module:factory, called without arguments, an ONNX file (.onnx, .onnx.gz), or "
-            "a program saved with torch.export (.pt2)"
-        ),
-    )
-    parser.add_argument(
-        "data",
-        type=Path,
-        metavar="DATA",
-        help=(
-            ".npz with images (or x) and labels (or y), or .csv with the label first; uint8 is "
-            "divided by 255"
-        ),
-    )
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help=("state dict for the model (read with weights_only=True)"),
-    )
-    parser.add_argument(
-        "--norm",
-        type=norm,
-        default="inf",
-        metavar="NORM",
-        help="of the ball around every image: inf, 2 or 1 (default: inf)",
-    )
-    parser.add_argument(
-        "--range",
-        nargs="+",
-        default=["0", "1"],
-        metavar=("LOW", "HIGH"),
-        help=("valid values of an input, or none (default: 0 1)"),
-    )
-    add_numbers(
-        parser, "--mean", "M", "normalisation inside the model, one number or one per channel"
-    )
-    add_numbers(parser, "--std", "S")
-    parser.add_argument(
-        "--shape",
-        type=shape,
-        metavar="C,H,W",
-        help="shape of one image as the model takes it, if the file does not have it",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        default=LAYOUTS[0],
-        help="order of channels, height and width in the file (default: chw, as models take them)",
-    )
-    add_count(parser, "--batch", "images at a time", 16)
-    add_count(parser, "--limit", "only the first N images")
-    add_device(parser, "cpu")
-
-
-def add_attack(parser: argparse.ArgumentParser) -> None:
-    """How hard the attack tries."""
-    add_count(parser, "--steps", "steps of the attack", EFFORT.steps)
-    add_count(parser, "--restarts", "random starts of the attack", EFFORT.restarts)
-
-
-def add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the results in the output folder"
-    )
-
-
 def check_folder(folder: Path, resume: bool, table: str) -> None:
     """An error if a folder holds results already, unless they are gone on from."""
     if not resume:
@@ -126,14 +54,15 @@ def read_subject(options: argparse.Namespace) -> Subject:
     device = device_named(options.device)
     values, labels = load_data(options.data, options.shape, options.limit, options.layout)
     if values.dtype == torch.uint8:
-        print("boundlab: the values are bytes (0 ... 255) and are divided by 255", file=sys.stderr)
-    net, images = load_net(
-        options.model,
-        check_images(values, valid),
-        weights=options.weights,
-        mean=flat(options.mean),
-        std=flat(options.std),
-        device=device,
-    )
+        LOGGER.warning("the values are bytes (0 ... 255) and are divided by 255")
+    with busy(options, f"reading {options.model}"):
+        net, images = load_net(
+            options.model,
+            check_images(values, valid),
+            weights=options.weights,
+            mean=flat(options.mean),
+            std=flat(options.std),
+            device=device,
+        )
     name = f"{options.model} on {options.data.name}"
     return Subject(net, images, labels, options.norm, valid, options.batch, device, name)

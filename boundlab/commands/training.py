@@ -1,336 +1,142 @@
-"""``boundlab train`` and ``boundlab evaluate``."""
+"""``boundlab train``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
-import os
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
-from torch import nn
 
-from boundlab.attacks import AttackSettings
-from boundlab.commands.arguments import (
-    Commands,
-    add_checkpoint,
-    add_count,
-    add_folder,
-    add_methods,
-    add_ray,
-    add_timeout,
-    number,
-    numbers,
-)
-from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
-from boundlab.commands.words import evaluate_sentences
-from boundlab.data import Images, central_crop, load
-from boundlab.data.sentences import SST, Sentences, load_sentences
+from boundlab.commands.devices import device_named, set_threads
+from boundlab.commands.parsers.train import entries
+from boundlab.commands.speaking import say
 from boundlab.errors import ArgumentError
-from boundlab.methods.method import METHODS
-from boundlab.models import build
-from boundlab.scaling.parts import parts_on
-from boundlab.storage.files import write_atomically
-from boundlab.training.checkpoints import (
-    CHECKPOINT,
-    IMAGES,
-    folder_of,
-    read_checkpoint,
-    usable,
-)
-from boundlab.training.evaluation import FORMAT, Errors, evaluate
+from boundlab.training.checkpoints import CHECKPOINT, read_checkpoint, usable
+from boundlab.training.datasets import training_set
+from boundlab.training.entries import OWN, is_code
 from boundlab.training.processes import Processes
+from boundlab.training.progress import follow
 from boundlab.training.recipe import Recipe
-from boundlab.training.recipes import RECIPES, recipe_named
-from boundlab.training.trainer import Progress as Step
+from boundlab.training.recipes import recipe_given
 from boundlab.training.trainer import Trainer
-from boundlab.verify.samples import COMPLETE, time_limit
-
-RESULT = "errors.json"
 
 
-def add_commands(commands: Commands) -> None:
-    """The two commands with their arguments."""
-    _add_train(commands)
-    _add_evaluate(commands)
-
-
-def _add_train(commands: Commands) -> None:
-    train = commands.add_parser(
-        "train",
-        help="train a certifiably robust network",
-        description=(
-            "Train by a recipe: a name or a TOML file, every entry of which can be set by a flag."
-        ),
-        epilog=(
-            f"recipes: {', '.join(RECIPES)}. Many processes: torchrun --nproc-per-node N -m "
-            "boundlab train ..."
-        ),
-    )
-    train.set_defaults(command=_train)
-    train.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a TOML file")
-    add_folder(train, "--files", "where the files of the data set are")
-    add_folder(train, "--output", "folder for checkpoint, metrics and recipe")
-    train.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint in the output folder"
-    )
-    add_threads(train, "threads of a process")
-    add_count(train, "--limit", "only the first N training images")
-    add_device(train)
-    kinds = get_type_hints(Recipe)
-    for field in fields(Recipe):
-        if field.name != "name":
-            train.add_argument(
-                f"--{field.name}",
-                metavar="VALUE",
-                help=f"default of a recipe: {field.default}",
-                **_flag(kinds[field.name]),
-            )
-
-
-def _add_evaluate(commands: Commands) -> None:
-    test = commands.add_parser(
-        "evaluate", help="error of a trained network, clean and attacked, and what is verified"
-    )
-    test.set_defaults(command=_evaluate)
-    add_checkpoint(test)
-    add_folder(test, "--files", "where the files of the data set are")
-    test.add_argument("--eps", type=number, metavar="EPS", help="radius (default: the recipe's)")
-    add_methods(test, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
-    add_timeout(test)
-    add_count(test, "--steps", "steps of the attack", 40)
-    add_count(test, "--restarts", "random starts of the attack, 0 for none", 2)
-    test.add_argument("--batch", type=int, default=200, metavar="N")
-    test.add_argument(
-        "--budgets",
-        type=int,
-        nargs="+",
-        metavar="N",
-        help=("of sentences: numbers of replaced words (default: 0 to 6)"),
-    )
-    add_count(test, "--limit", "only the first N test images")
-    add_threads(test, "threads of a process")
-    add_ray(test)
-    add_device(test)
-
-
-def _flag(kind: Any) -> dict[str, Any]:
-    """How the command line reads a value of a recipe."""
-    if kind is bool:
-        return {"type": _truth}
-    if kind in (int, str):
-        return {"type": kind}
-    if kind is float:
-        return {"type": number}
-    return {"type": numbers}
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-# -- train -----------------------------------------------------------------------------------------
-
-
-def _recipe(options: argparse.Namespace) -> Recipe:
-    is_file = options.recipe.endswith(".toml") or os.sep in options.recipe
-    base = Recipe.load(options.recipe) if is_file else recipe_named(options.recipe)
-    given = {
-        field.name: getattr(options, field.name, None)
-        for field in fields(Recipe)
-        if field.name != "name"
-    }
-    values = {key: value for key, value in given.items() if value is not None}
-    if "milestones" in values:
-        values["milestones"] = [int(epoch) for epoch in values["milestones"]]
-    return Recipe.read(values, base)
-
-
-def _train(options: argparse.Namespace) -> None:
-    recipe = _recipe(options)
-    set_threads(options.threads)
-    processes = Processes.here(device_named(options.device))
-    try:
-        _train_with(recipe, processes, options)
-    finally:
-        processes.leave()
-
-
-def _train_with(recipe: Recipe, processes: Processes, options: argparse.Namespace) -> None:
-    if (options.output / CHECKPOINT).exists() and not options.resume:
+def train(options: argparse.Namespace) -> None:
+    """Train by a recipe, or go on by the one that is stored."""
+    exists = (options.output / CHECKPOINT).exists()
+    if exists and not options.resume:
         raise ArgumentError(
             f"{options.output} already holds a checkpoint: give --resume to go on from it, or "
             "another --output"
         )
-    data: Images | Sentences
-    if recipe.data == SST:
-        data = load_sentences(options.files, "train")
-    else:
-        data = load(recipe.data, options.files, "train")
-    trainer = Trainer(recipe, data.first(options.limit), options.output, processes)
-    resumed = options.resume and trainer.resume()
-    console = Console(quiet=processes.rank > 0)
-    if resumed:
-        console.print(f"going on from epoch {trainer.epoch}, step {trainer.step}")
-    _follow(trainer, console)
-    console.print(
-        f"Trained: {options.output / CHECKPOINT}", soft_wrap=True, markup=False, highlight=False
-    )
-
-
-def _follow(trainer: Trainer, console: Console) -> None:
-    """Train with a bar for the run and one for the epoch, one printed line an epoch, and
-    TensorBoard if it is there."""
-    board = _board(trainer)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=console.quiet) as bars:
-        run = bars.add_task("epochs", total=trainer.recipe.epochs, completed=trainer.epoch)
-        epoch = bars.add_task("", total=trainer.steps, completed=trainer.step)
-
-        def watch(step: Step) -> None:
-            row = step.row
-            text = (
-                f"eps {row['eps']:.4f}  loss {row['loss']:.3f}  clean error "
-                f"{row['clean_error']:.2%}  not proved {row['not_proved']:.2%}"
-            )
-            bars.update(epoch, completed=step.step, description=text)
-            if step.step == step.steps:
-                bars.update(run, completed=step.epoch + 1)
-                console.print(f"epoch {step.epoch + 1:4d}  {text}", highlight=False)
-                if board is not None:
-                    for key, value in row.items():
-                        board.add_scalar(key, value, step.epoch + 1)
-
-        trainer.run(watch)
-
-
-def _board(trainer: Trainer) -> Any:
-    if trainer.output is None or trainer.processes.rank:
-        return None
-    if importlib.util.find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(trainer.output))
-
-
-# -- evaluate --------------------------------------------------------------------------------------
-
-
-def load_trained(path: Path) -> tuple[nn.Sequential, Recipe, int]:
-    """The network of a checkpoint in eval mode, its recipe, and the size of its images."""
-    state = read_checkpoint(path, IMAGES)
-    with usable(path):
-        recipe = Recipe.read(state["recipe"])
-        zeros = (0.0,) * state["channels"] if recipe.normalise else None
-        model = build(
-            recipe.model, state["channels"], state["size"], state["classes"], zeros, zeros
-        )
-        model.load_state_dict(state["model"])
-    return model.eval(), recipe, state["size"]
-
-
-def test_images(recipe: Recipe, files: Path, size: int, limit: int | None) -> Images:
-    """The first ``limit`` test images of a recipe's data, the middle of each if the network takes
-    smaller ones."""
-    data = load(recipe.data, files, "test").first(limit)
-    if size < data.images.shape[2]:
-        return central_crop(data, size)
-    return data
-
-
-def _evaluate(options: argparse.Namespace) -> None:
+    recipe, source = _stored(options) if exists else _named(options)
     set_threads(options.threads)
-    time_limit(options.timeout, options.methods)
-    if read_checkpoint(options.checkpoint)["recipe"].get("data") == SST:
-        if COMPLETE in options.methods:
-            raise ArgumentError(f"the method {COMPLETE!r} verifies images, not sentences")
-        if options.ray is not None:
-            raise ArgumentError("--ray spreads images, not sentences")
-        evaluate_sentences(options, Console())
-        return
-    model, recipe, size = load_trained(options.checkpoint)
-    eps = recipe.eps if options.eps is None else options.eps
     processes = Processes.here(device_named(options.device))
-    if options.ray is not None and processes.count > 1:
-        raise ArgumentError("--ray or torchrun, not both")
     try:
-        data = test_images(recipe, options.files, size, options.limit)
-        attack = AttackSettings(options.steps, options.restarts)
-        console = Console(quiet=processes.rank > 0)
-        columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with (
-            Progress(*columns, console=console, transient=True, disable=console.quiet) as bar,
-            parts_on(options.ray, processes.device) as spread,
-        ):
-            task = bar.add_task("", total=-(-len(data) // processes.count))
-            found = evaluate(
-                model,
-                data,
-                eps,
-                tuple(options.methods),
-                attack,
-                timeout=options.timeout,
-                batch=options.batch,
-                processes=processes,
-                watch=lambda n: bar.advance(task, n),
-                spread=spread,
-            )
-        if processes.rank == 0:
-            _print(console, found, _table(found, recipe, eps, bool(options.restarts)))
-            about = {"format": FORMAT, "recipe": recipe.name, "seed": recipe.seed, "eps": eps}
-            content = {**about, **asdict(found)}
-            path = folder_of(options.checkpoint) / RESULT
-            write_atomically(path, json.dumps(content, indent=1) + "\n")
+        _train_with(recipe, source, processes, options)
     finally:
         processes.leave()
 
 
-def _print(console: Console, found: Errors, table: Table) -> None:
-    """The table, and the three outcomes if images were verified."""
-    console.print(table)
-    if COMPLETE in found.verified:
-        said = (
-            f"verified {found.proved:.2%}, falsified {found.attacked:.2%} (misclassified images "
-            f"among them), open {found.open:.2%}"
+def _train_with(
+    recipe: Recipe, source: dict[str, Any], processes: Processes, options: argparse.Namespace
+) -> None:
+    output = options.output
+    files = Path(source["files"]) if source["files"] else None
+    data = training_set(recipe.data, files).first(source["limit"])
+    trainer = Trainer(recipe, data, output, processes, source)
+    resumed = trainer.resume()
+    console = Console(quiet=options.quiet or processes.rank > 0)
+    if recipe.factor != 1 and recipe.method != "natural":
+        last, times = recipe.eps * recipe.factor, f"{recipe.factor:g} times"
+        say(console, f"eps grows to {last:.4g}, {times} the radius that is tested")
+    if resumed:
+        say(console, f"going on from epoch {trainer.epoch}, step {trainer.step}")
+    try:
+        follow(trainer, console)
+    except KeyboardInterrupt:
+        say(
+            console,
+            f"stopped in epoch {trainer.epoch}, step {trainer.step}; boundlab train --resume "
+            f"--output {output} goes on from there",
         )
-        console.print(said, soft_wrap=True, highlight=False)
+        raise
+    say(console, f"Trained: {output / CHECKPOINT}")
 
 
-def _table(found: Errors, recipe: Recipe, eps: float, attacked: bool) -> Table:
-    table = Table(
-        title=(f"{recipe.name}: {found.count} test images at eps {eps:.4g}"), title_justify="left"
-    )
-    table.add_column("")
-    for name in ("images", "95 % interval"):
-        table.add_column(name, justify="right")
-    rows = {"clean error": found.clean}
-    by = ["PGD"] * attacked + [COMPLETE] * (COMPLETE in found.verified)
-    if by:
-        rows[f"error under attack ({', '.join(by)})"] = found.attacked
-    for method, share in found.verified.items():
-        rows[f"verified by {method}"] = share
-    for name, share in rows.items():
-        low, high = found.interval(share)
-        table.add_row(name, f"{share:.2%}", f"{low:.2%} ... {high:.2%}")
-    return table
+# -- what is to be trained -------------------------------------------------------------------------
+
+
+def _named(options: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe that the command names, with its flags, and where its data are."""
+    if options.recipe is None:
+        raise ArgumentError(
+            f"there is no checkpoint in {options.output} to go on from: name a RECIPE to begin"
+        )
+    recipe = Recipe.read(_given(options), recipe_given(options.recipe))
+    return recipe, _source(options.files, options.limit)
+
+
+def _source(files: Path | None, limit: int | None) -> dict[str, Any]:
+    return {"files": str(files.absolute()) if files is not None else None, "limit": limit}
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """The entries of a recipe that flags name."""
+    values = {one.name: getattr(options, one.name) for one in entries()}
+    given = {key: value for key, value in values.items() if value is not None}
+    if "milestones" in given:
+        given["milestones"] = [_epoch(epoch) for epoch in given["milestones"]]
+    return given
+
+
+def _epoch(number: float) -> int:
+    if number != int(number):
+        raise ArgumentError(f"--milestones takes whole numbers of epochs, not {number:g}")
+    return int(number)
+
+
+def _stored(options: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe of the checkpoint in the output folder, and where its data are. Whatever the
+    command gives beside must be the same, but for epochs and for where files are."""
+    path = options.output / CHECKPOINT
+    state = read_checkpoint(path)
+    with usable(path):
+        recipe = Recipe.read(state["recipe"])
+        known = {"files": None, "limit": None, **dict(state.get("source") or {})}
+    given = _given(options)
+    _check_code(path, recipe, given)
+    wanted = Recipe.read(given, recipe)
+    if options.recipe is not None:
+        wanted = Recipe.read({"epochs": recipe.epochs, **given}, recipe_given(options.recipe))
+    changed = recipe.differences(wanted)
+    if options.limit is not None and options.limit != known["limit"]:
+        was = known["limit"] or "none"
+        changed = ", ".join([*filter(None, [changed]), f"limit ({was}, now {options.limit})"])
+    if changed:
+        raise ArgumentError(
+            f"{path} is of a recipe with other {changed}. --resume goes on with the stored recipe: "
+            "leave out RECIPE and the flags that differ, or give another --output"
+        )
+    files = options.files or (Path(known["files"]) if known["files"] else None)
+    return wanted, _source(files, known["limit"])
+
+
+def _check_code(path: Path, recipe: Recipe, given: dict[str, Any]) -> None:
+    """An error if a checkpoint names code that the command does not name: a file never says what is
+    run."""
+    if OWN in (recipe.model, recipe.data):
+        raise ArgumentError(
+            f"{path} is of boundlab.fit: run the script again, with the same output, to go on"
+        )
+    left = [
+        f"--{key} {value}"
+        for key, value in (("model", recipe.model), ("data", recipe.data))
+        if is_code(value) and key not in given
+    ]
+    if left:
+        raise ArgumentError(
+            f"{path} was trained with code of your own, which is run only where the command names "
+            f"it: add {' '.join(left)}"
+        )

@@ -6,84 +6,32 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-
-from rich.console import Console
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from boundlab.commands import competition
 from boundlab.commands.answers import Answer, answer, answer_to
-from boundlab.commands.arguments import Commands, add_count, add_ray
-from boundlab.commands.benchmark import RESULTS, Plan, summary, verify_instances
-from boundlab.commands.competition import ERROR, read_instances, result_text
-from boundlab.commands.limits import end_with_parent, is_about_memory, limit_memory
+from boundlab.commands.benchmark import RESULTS, Plan, by_set, summary, verify_instances
+from boundlab.commands.competition import ERROR, WORDS, Instance, read_instances, result_text
+from boundlab.commands.limits import end_with_parent, is_about_memory
+from boundlab.commands.memory_limit import limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
 from boundlab.commands.queries import load_query, networks_given
+from boundlab.commands.speaking import STDOUT, Json, busy, out, progress, say, write_json
 from boundlab.commands.sweep_report import sweep_page
 from boundlab.commands.sweeps import how_made, sweep_of
+from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
 from boundlab.scaling.instances import plan_on, spread
 from boundlab.storage.files import write_atomically
-from boundlab.verify.portfolio import TIMEOUT
 
 REPORT = "report.html"
 STANDARD = {competition.TIMEOUT: "timed-out"}
 """Words that the command line of VNN-LIB 2 has for the competition's."""
 
 
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "verify",
-        help="does a property (VNN-LIB) of a network (ONNX) hold?",
-        description=(
-            "Prints unsat (the property holds), sat (it is violated; the counterexample goes to "
-            "the file of --result), unknown or timeout, and what was done. With --instances: the "
-            "same for a list of networks and properties, each in a process of its own."
-        ),
-    )
-    parser.set_defaults(command=_verify)
-    add_path = lambda name, metavar, help, **more: parser.add_argument(
-        name, type=Path, metavar=metavar, help=help, **more
-    )
-    add_path("network", "NET", "an ONNX file (.onnx, .onnx.gz)", nargs="?")
-    add_path("property", "PROPERTY", "a VNN-LIB file (.vnnlib, .vnnlib.gz)", nargs="?")
-    parser.add_argument(
-        "--network",
-        dest="networks",
-        action="append",
-        metavar="NAME=FILE",
-        help=(
-            "as VNN-LIB 2 has it: the VNN-LIB file comes first and alone, its networks follow by "
-            "their names; once for each network that is not equal to another"
-        ),
-    )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        metavar="SECONDS",
-        help=(
-            f"counted from the start of the process (default: {TIMEOUT:g}); for a list, instead of "
-            "the list's own"
-        ),
-    )
-    add_path("--result", "FILE", "write the answer as the competition (VNN-COMP) has it")
-    add_path("--json", "FILE", "write status, seconds, domains, bound, stage and error")
-    add_path("--instances", "FILE", "a list (CSV): network, property and seconds on each line")
-    add_path("--output", "DIR", "folder for the results of a list")
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the results in the output folder"
-    )
-    add_count(
-        parser, "--jobs", "processes at once for a list (default: 1; with --ray one for each CPU)"
-    )
-    add_count(parser, "--threads", "threads of a process (default: one, or all if faster)")
-    parser.add_argument(
-        "--memory", metavar="SIZE", help='memory that a process may take, such as "4 GiB"'
-    )
-    add_ray(parser)
-
-
-def _verify(options: argparse.Namespace) -> None:
+def verify(options: argparse.Namespace) -> None:
+    """Answer for one instance, or for a list."""
     end_with_parent()
     _check_options(options)
     single = (options.network, options.property)
@@ -122,7 +70,8 @@ def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
     deadline = options.begun + (options.timeout or TIMEOUT)
     try:
         limit_memory(options.memory)
-        found = ask(deadline)
+        with busy(options, "verifying"):
+            found = ask(deadline)
     except Exception as error:  # any: whoever reads the files is told
         if is_about_memory(error) and not isinstance(error, BoundlabError):
             error = MemoryLimit("memory ran out")
@@ -130,6 +79,8 @@ def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
         _write(options, result_text(ERROR), failed)
         raise error
     _write(options, found.result, found.outcome(time.monotonic() - options.begun))
+    if options.quiet or options.json == STDOUT:
+        return
     if not options.networks:
         print(found)
         return
@@ -141,13 +92,12 @@ def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
 def _write(options: argparse.Namespace, result: str, outcome: Outcome) -> None:
     if options.result is not None:
         write_atomically(options.result, result)
-    if options.json is not None:
-        write_atomically(options.json, outcome.as_json())
+    write_json(options, asdict(outcome))
 
 
 def _list(options: argparse.Namespace) -> None:
-    if options.result is not None or options.json is not None:
-        raise ArgumentError("--result and --json are of one instance; a list takes --output")
+    if options.result is not None:
+        raise ArgumentError("--result is of one instance; a list takes --output")
     path = options.instances
     instances = read_instances(path, options.timeout)
     jobs = 1 if options.jobs is None else options.jobs
@@ -158,11 +108,11 @@ def _list(options: argparse.Namespace) -> None:
         raise ArgumentError(f"{report} is of something else: give another --output")
     held = OutcomeFile.open(results, options.resume)
     made = how_made(options.given, path)
-    console = Console()
+    console, bar = out(options), progress(options)
     name = path.resolve().parent.name
     try:
         with spread(options.ray, plan, options.jobs) as runner:
-            verify_instances(plan, held, console, runner)
+            verify_instances(plan, held, bar, runner)
     except KeyboardInterrupt:
         console.print(summary(instances, held, name))
         console.print("The same command with --resume goes on from there.")
@@ -171,4 +121,13 @@ def _list(options: argparse.Namespace) -> None:
     console.print(summary(instances, held, name))
     write_atomically(report, sweep_page(sweep_of(plan, held, name, made)))
     for what, written in (("Results", results), ("Report", report)):
-        console.print(f"{what}: {written}", soft_wrap=True, markup=False, highlight=False)
+        say(console, f"{what}: {written}")
+    write_json(options, {"sets": _counts(instances, held, name), "results": str(results)})
+
+
+def _counts(instances: Sequence[Instance], held: OutcomeFile, name: str) -> dict[str, Json]:
+    """How many instances of each set have which status. name: of a set that has none."""
+    return {
+        own or name: {word: sum(one.status == word for one in outcomes) for word in WORDS}
+        for own, outcomes in by_set(instances, held).items()
+    }

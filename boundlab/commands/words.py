@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from boundlab.commands.arguments import Commands, add_folder
-from boundlab.commands.devices import add_device, add_threads, device_named, set_threads
+from boundlab.commands.devices import device_named, set_threads
+from boundlab.commands.speaking import busy, out, progress, write_json
 from boundlab.data.sentences import PADDING, UNKNOWN, Sentences, Vocabulary, load_sentences, tokens
 from boundlab.errors import ArgumentError
 from boundlab.models.text import TextClassifier, build_text
@@ -25,35 +25,7 @@ from boundlab.training.recipe import Recipe
 from boundlab.training.words import Bodies, evaluate_words, region_of, strongest, trimmed
 
 RESULT = "words.json"
-METHODS = ("ibp", "forward", "forward+backward", "crown-ibp", "crown")
 CLASSES = ("negative", "positive")
-
-
-def add_command(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "words", help=("which words of a sentence may be replaced without changing its class")
-    )
-    parser.set_defaults(command=_words)
-    parser.add_argument("sentence", metavar="SENTENCE", help="a sentence, in quotes")
-    add_folder(parser, "--model", "the output folder of boundlab train sst-...")
-    add_folder(parser, "--files", "where the treebank and the neighbours are")
-    parser.add_argument(
-        "--budgets",
-        type=int,
-        nargs="+",
-        default=[1, 2, 3, 4, 5, 6],
-        metavar="N",
-        help="replaced words (default: 1 to 6)",
-    )
-    parser.add_argument(
-        "--method",
-        default="crown-ibp",
-        choices=METHODS,
-        metavar="METHOD",
-        help="default: crown-ibp",
-    )
-    add_threads(parser)
-    add_device(parser, "cpu")
 
 
 def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier, Recipe]:
@@ -73,7 +45,7 @@ def load_classifier(path: Path, vocabulary: Vocabulary) -> tuple[TextClassifier,
     return model.eval(), recipe
 
 
-def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
+def evaluate_sentences(options: argparse.Namespace) -> None:
     """What ``boundlab evaluate`` does for classifiers of sentences."""
     data = load_sentences(options.files, "test")
     model, recipe = load_classifier(options.checkpoint, data.vocabulary)
@@ -81,7 +53,7 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
     data = data.first(options.limit)
     budgets = tuple(range(7) if options.budgets is None else options.budgets)
     columns = (TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=progress(options), transient=True) as bar:
         task = bar.add_task("", total=len(data))
         found = evaluate_words(
             model,
@@ -105,13 +77,15 @@ def evaluate_sentences(options: argparse.Namespace, console: Console) -> None:
         table.add_row(
             "left by the attack", *[f"{found.attacked[budget]:.2%}" for budget in budgets]
         )
-    console.print(table)
+    out(options).print(table)
     content = {"recipe": recipe.name, "seed": recipe.seed, **asdict(found)}
     path = folder_of(options.checkpoint) / RESULT
     write_atomically(path, json.dumps(content, indent=1) + "\n")
+    write_json(options, content)
 
 
-def _words(options: argparse.Namespace) -> None:
+def words(options: argparse.Namespace) -> None:
+    """Show what may be replaced in a sentence."""
     set_threads(options.threads)
     vocabulary = load_sentences(options.files, "dev").vocabulary
     model, _ = load_classifier(options.model, vocabulary)
@@ -126,7 +100,7 @@ def _words(options: argparse.Namespace) -> None:
     with torch.no_grad():
         logits = model(words)[0]
     label = int(logits.argmax())
-    console = Console()
+    console = out(options)
     console.print(
         Text("class ")
         .append(CLASSES[label], style="bold")
@@ -140,22 +114,23 @@ def _words(options: argparse.Namespace) -> None:
     for name in ("replaced", "certified margin", "", "least found", "with"):
         table.add_column(name)
     bodies = Bodies(model)
-    for budget in options.budgets:
-        region = region_of(model, words, substitutes, budget)
-        with torch.no_grad():
-            margin = float(
-                bodies[words.shape[1]]
-                .margins(region, words != PADDING, [label], method=options.method)
-                .min()
+    with busy(options, "bounding"):
+        for budget in options.budgets:
+            region = region_of(model, words, substitutes, budget)
+            with torch.no_grad():
+                margin = float(
+                    bodies[words.shape[1]]
+                    .margins(region, words != PADDING, [label], method=options.method)
+                    .min()
+                )
+            found, least = strongest(model, words[0], label, substitutes, budget)
+            table.add_row(
+                str(budget),
+                f"{margin:.3f}",
+                _verdict(margin, least),
+                f"{least:.3f}",
+                _changed(words[0], found, vocabulary),
             )
-        found, least = strongest(model, words[0], label, substitutes, budget)
-        table.add_row(
-            str(budget),
-            f"{margin:.3f}",
-            _verdict(margin, least),
-            f"{least:.3f}",
-            _changed(words[0], found, vocabulary),
-        )
     console.print(table)
 
 

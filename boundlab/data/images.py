@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,10 +17,16 @@ CHUNK = 1 << 24
 """Pixels that are counted at once."""
 
 
+def as_values(images: Tensor) -> Tensor:
+    """Images as networks take them: bytes divided by 255, other numbers as they are."""
+    if images.dtype == torch.uint8:
+        return images.float() / 255
+    return images.float()
+
+
 @dataclass(frozen=True, eq=False)
-class Images:
-    """A labelled set of images, pixels as bytes: images uint8 (n, channels, height, width), labels
-    int64 (n,)."""
+class Samples:
+    """A labelled set of samples: images (n, ...) uint8 or floating point, labels int64 (n,)."""
 
     images: Tensor
     labels: Tensor
@@ -27,11 +34,7 @@ class Images:
     name: str
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
-            raise ArgumentError(
-                f"{self.name}: images must be uint8 (n, channels, height, width), not "
-                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
-            )
+        self._check_images()
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise ArgumentError(
                 f"{self.name}: labels must be int64 ({len(self.images)},), not "
@@ -46,10 +49,20 @@ class Images:
                 f"{int(self.labels.min())} to {int(self.labels.max())}"
             )
 
+    def _check_images(self) -> None:
+        images = self.images
+        if images.dim() < 2 or not (images.is_floating_point() or images.dtype == torch.uint8):
+            raise ArgumentError(
+                f"{self.name}: images must be uint8 or floating point (n, ...), not "
+                f"{images.dtype} of shape {tuple(images.shape)}"
+            )
+        if not bool(torch.isfinite(images).all()):
+            raise ArgumentError(f"{self.name}: images hold NaN or infinity")
+
     def __len__(self) -> int:
         return len(self.images)
 
-    def first(self, n: int | None) -> Images:
+    def first(self: Self, n: int | None) -> Self:
         """The first n, or all if there are fewer or n is None; shares their memory."""
         if n is not None and n < 1:
             raise ArgumentError(f"first(n): n must be at least 1, not {n}")
@@ -59,6 +72,32 @@ class Images:
     def digest(self) -> str:
         """Tells the set from others, by all labels and up to a thousand images from all over it."""
         return digest([self.name, self.labels, self.images[:: -(-len(self) // 1000) or 1]])
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation (over all values, divided by their number) of each channel,
+        the dimension behind that of the samples, as networks take them."""
+        if not self.images.numel():
+            raise ArgumentError(f"{self.name} holds no pixels, so it has no mean")
+        sums = torch.zeros(2, self.images.shape[1], dtype=torch.float64)
+        for part in self.images.split(max(1, CHUNK // self.images[0].numel())):
+            values = as_values(part).double().transpose(0, 1).flatten(1)
+            sums += torch.stack([values.sum(1), (values * values).sum(1)])
+        mean, second = sums * self.images.shape[1] / self.images.numel()
+        deviation = (second - mean * mean).clamp(min=0).sqrt()
+        return tuple(mean.tolist()), tuple(deviation.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Images(Samples):
+    """A labelled set of images, pixels as bytes: images uint8 (n, channels, height, width), labels
+    int64 (n,)."""
+
+    def _check_images(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
+            raise ArgumentError(
+                f"{self.name}: images must be uint8 (n, channels, height, width), not "
+                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
+            )
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation (over all pixels, divided by their number) of each channel of
@@ -90,7 +129,10 @@ class Images:
         return counts
 
 
-def central_crop(data: Images, size: int) -> Images:
+Set = TypeVar("Set", bound=Samples)
+
+
+def central_crop(data: Set, size: int) -> Set:
     """The middle (size, size) of every image; where the margins cannot be equal, the upper and left
     ones are smaller by one."""
     height, width = data.images.shape[2:]

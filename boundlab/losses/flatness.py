@@ -56,8 +56,8 @@ def weight_balls(
     their names; by default all that the outputs depend on and that are matrices or kernels, not
     biases or scales.
     """
-    if not eps >= 0:
-        raise ArgumentError(f"eps must not be negative, but is {eps}")
+    if isinstance(eps, str) or not eps >= 0:
+        raise ArgumentError(f"eps must be a number that is not negative, but is {eps!r}")
     values = net.parameters()
     if parameters is None:
         names = [path for path, value in values.items() if value.dim() > 1]

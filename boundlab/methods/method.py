@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from boundlab.errors import ArgumentError, did_you_mean
-from boundlab.graph.graph import Node
+
+if TYPE_CHECKING:
+    from boundlab.graph.graph import Node
 
 Mode = Literal["interval", "forward", "backward"]
 """Interval arithmetic, forward mode (Algorithm 1) or backward mode (Algorithm 2)."""
@@ -78,6 +80,8 @@ ALIASES = {
     "ibp+backward": "crown-ibp",
     "crown-optimized": "alpha-crown",
     "alpha crown": "alpha-crown",
+    "deeppoly": "crown",
+    "interval-bound-propagation": "ibp",
     "forward-backward": "forward+backward",
     "\u03b1-crown": "alpha-crown",
     "\u03b2-crown": "beta-crown",

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 
 from boundlab.capture.torch_export import export
 from boundlab.compat.ambient import undisturbed
+from boundlab.compat.collector import without_collector
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Ref
@@ -40,12 +41,12 @@ class Captured:
         own_size: bool = False,
     ) -> Captured:
         """Capture a model on examples. own_size: for their batch size alone."""
-        with undisturbed(of_model=True):
+        with undisturbed(of_model=True), without_collector():
             graph, inputs, outputs = export(source, *examples, batched, own_size)
-        if not graph.knows_devices:
-            return Captured(source, graph, inputs, outputs)
-        tensors = [leaf for leaf in pytree.tree_leaves(examples) if has_dimensions(leaf)]
-        device = tensors[0].device if tensors else None
+        device = None
+        if graph.knows_devices:
+            tensors = [leaf for leaf in pytree.tree_leaves(examples) if has_dimensions(leaf)]
+            device = tensors[0].device if tensors else None
         return Captured(source, graph, inputs, outputs, device)
 
     @property

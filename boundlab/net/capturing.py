@@ -55,6 +55,7 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
     if isinstance(source, nn.Module):
         refuse_unreadable(source)
     net = Net(Captured.of(source, examples, batched))
+    log.info("captured %s: %d nodes", type(source).__name__, len(net.graph.nodes))
     itself = source.module() if isinstance(source, ExportedProgram) else source
     compare(itself, net, *copies(*examples))
     size = _fixed_batch(net)

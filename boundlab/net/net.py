@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.compat.ambient import undisturbed
+from boundlab.compat.ambient import gradients_if, undisturbed
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, MemoryLimit
 from boundlab.graph.graph import Graph, Ref
@@ -32,7 +32,7 @@ from boundlab.net.variants import ModuleWatch, Variants
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
 from boundlab.results import Bounds, LinearBounds
-from boundlab.specs.labels import labels_tensor, read_labels
+from boundlab.specs.labels import Labels, labels_tensor, read_labels
 from boundlab.specs.margins import margin_spec
 
 SIDES = ("both", "lower", "upper")
@@ -123,7 +123,7 @@ class Net:
     @undisturbed()
     def bounds(
         self,
-        *inputs: Any,
+        *inputs: object,
         method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
@@ -134,8 +134,9 @@ class Net:
         intermediates: bool = False,
         state: BoundState | None = None,
         known: Known | None = None,
-        **kwargs: Any,
-    ) -> Any:
+        grad: bool = True,
+        **kwargs: object,
+    ) -> Bounds | Any:
         """Lower and upper bounds of the outputs for every member of the regions.
 
         inputs, kwargs: one entry per model input, a region or a plain tensor. perturb: regions on
@@ -150,7 +151,9 @@ class Net:
         half of what is free. What autograd keeps for gradients counts too: MemoryLimit where it is
         more, unless under torch.no_grad(). intermediates: keep the bounds of all nodes, as
         ``bounds["module.path"]``. state: what an earlier question has found, and splits; the result
-        then has one (``bounds.state``). known: intervals that are known of nodes or modules.
+        then has one (``bounds.state``). known: intervals that are known of nodes or modules. grad:
+        False for results without gradients, as under torch.no_grad(); else they carry them, as the
+        outputs of a module do, to all parameters, regions and inputs that require them.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict; a
         dataclass becomes a dict by field.
@@ -184,22 +187,24 @@ class Net:
             options = replace(options, slopes="adaptive")
         may = not intermediates and known is None
         rows = None if spec is None else _spec_tensor(spec)
-        if rows is not None and rows.dim() == 2:  # the same for all samples
-            everywhere = lambda entries, _, state: ask(entries, rows, state)
-            return _in_parts(everywhere, net.graph, (inputs, kwargs), None, begun, may)
-        return _in_parts(ask, net.graph, (inputs, kwargs), rows, begun, may)
+        with gradients_if(grad):
+            if rows is not None and rows.dim() == 2:  # the same for all samples
+                everywhere = lambda entries, _, state: ask(entries, rows, state)
+                return _in_parts(everywhere, net.graph, (inputs, kwargs), None, begun, may)
+            return _in_parts(ask, net.graph, (inputs, kwargs), rows, begun, may)
 
     @undisturbed()
     def margins(
         self,
-        *inputs: Any,
-        labels: Any = None,
+        *inputs: object,
+        labels: Labels | None = None,
         method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
         memory: int | str | None = None,
-        **kwargs: Any,
+        grad: bool = True,
+        **kwargs: object,
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
 
@@ -207,8 +212,9 @@ class Net:
         unless they are given as ``labels=``.
 
         The margin of class k stands at k, or k - 1 behind y.
+        The other arguments are those of :meth:`bounds`.
         """
-        entries, labels = self.split_labels(inputs, labels)
+        entries, classes = self.split_labels(inputs, labels)
         net = self.suited(entries, kwargs)
         options = Options(method, perturb, slopes, alpha, memory)
 
@@ -219,19 +225,21 @@ class Net:
             spec = margin_spec(checked, net._classes(answer, target))
             return net.drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
-        found: Tensor = _in_parts(ask, net.graph, (entries, kwargs), labels, None, True)
+        with gradients_if(grad):
+            found: Tensor = _in_parts(ask, net.graph, (entries, kwargs), classes, None, True)
         return found
 
     @undisturbed()
     def linear_bounds(
         self,
-        *inputs: Any,
+        *inputs: object,
         method: str | Method = "crown",
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         slopes: str = "adaptive",
         memory: int | str | None = None,
-        **kwargs: Any,
+        grad: bool = True,
+        **kwargs: object,
     ) -> LinearBounds:
         """Linear functions of the perturbed inputs and parameters below and above the output, by
         backward mode.
@@ -246,18 +254,18 @@ class Net:
             )
         net = self.suited(inputs, kwargs)
         options = Options(row, perturb, slopes, memory=memory)
-        answer = net.ask(inputs, kwargs, options)
-        target = net.only_output("linear_bounds")
         given = None if spec is None else _spec_tensor(spec)
-        return linear_bounds(answer.analysis, target, given)
+        with gradients_if(grad):
+            answer = net.ask(inputs, kwargs, options)
+            return linear_bounds(answer.analysis, net.only_output("linear_bounds"), given)
 
     def problem(
         self,
-        *inputs: Any,
+        *inputs: object,
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         memory: int | str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Problem:
         """A question that is read, checked and folded once, to be asked many times with different
         states: for branch and bound, warm starts and incremental refinement."""
@@ -287,7 +295,9 @@ class Net:
 
     # -- details -----------------------------------------------------------------------------------
 
-    def split_labels(self, inputs: tuple[Any, ...], labels: Any) -> tuple[tuple[Any, ...], Any]:
+    def split_labels(
+        self, inputs: tuple[object, ...], labels: object
+    ) -> tuple[tuple[object, ...], object]:
         """The entries for the model's inputs, and the labels: the last positional argument unless
         they were given by name."""
         if labels is not None:

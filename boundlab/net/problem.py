@@ -73,12 +73,13 @@ class Problem:
             raise ArgumentError(f"sides must be 'both', 'lower' or 'upper', not {sides!r}")
         given = self._checked(state)
         options = Options(method, slopes=slopes, alpha=alpha, memory=self.memory)
-        answer = self._run(given, options)
         target = self.target or self.net.only_output("a problem")
+        answer = self._run(given, options)
         if self.spec is None:
             found = output_bounds(answer, target, sides)
         else:
-            found = self.net.drop_samples(spec_bounds(answer, target, self._spec_of(given), sides))
+            spec = self._spec_of(given)
+            found = self.net.drop_samples(spec_bounds(answer, target, spec, sides))
         return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
 
     def to(self, dtype: torch.dtype) -> Problem:

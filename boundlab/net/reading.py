@@ -23,7 +23,7 @@ from boundlab.relaxations.interval import Interval
 
 RESERVED = {
     "method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates", "state",
-    "known",
+    "known", "grad",
 }  # fmt: skip
 """Keywords of questions, which a model may not have."""
 Known = Mapping[str, tuple[Tensor, Tensor]]
@@ -154,6 +154,8 @@ class Reader:
         unknown = [key for key in kwargs if key not in by_name]
         if unknown:
             hint = did_you_mean(unknown[0], sorted(RESERVED))
+            if unknown[0] in ("eps", "norm"):
+                hint = " A radius belongs to a region, as in net.bounds(bl.Linf(x, eps))"
             return f"unknown: {', '.join(unknown)}.{hint}"
         return f"got {len(pytree.tree_leaves((inputs, kwargs)))} of another structure"
 

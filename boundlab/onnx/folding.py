@@ -123,6 +123,8 @@ class _Folding:
         self.folder = folder
         self.found = found
         self.alias: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
+        """Outputs that nothing here computes, such as the places of a maximum, and why."""
         self.depth = 0
         self.branches = 0
         self.taken = 0
@@ -132,6 +134,7 @@ class _Folding:
         outputs = tuple(self.name(one) for one in found.outputs)
         for given, name in zip(found.outputs, outputs, strict=True):
             if name not in found.meta and name not in found.constants:
+                self.refuse_left_out(name)
                 raise ArgumentError(f"nothing computes the output {given!r}")
         return replace(found, outputs=outputs).without_dead()
 
@@ -150,8 +153,13 @@ class _Folding:
         else:
             self.found.constants[name] = value
 
+    def refuse_left_out(self, name: str) -> None:
+        if name in self.left_out:
+            raise UnsupportedOperator(f"{shortened(name)!r}: {self.left_out[name]}")
+
     def check_new(self, name: str) -> None:
-        if name in self.found.constants or name in self.found.meta or name in self.alias:
+        held = (self.found.constants, self.found.meta, self.alias, self.left_out)
+        if any(name in one for one in held):
             raise ArgumentError(f"the name {shortened(name)!r} is given twice")
 
     def add(self, node: NodeProto) -> None:
@@ -195,6 +203,7 @@ class _Folding:
             known = place.read(self.found.constants[name])
             return Ref(name) if isinstance(known, Tensor) else known
         if name not in self.found.meta:
+            self.refuse_left_out(name)
             raise ArgumentError(f"nothing computes its input {given!r}")
         if place.kind not in ("tensor", "operand"):
             raise UnsupportedOperator(
@@ -210,13 +219,19 @@ class _Folding:
             results = self.computed(step, sizes)
         else:
             results = _run(step, sizes)
-        if len(results) < len([name for name in step.outputs if name]):
-            raise UnsupportedOperator(f"only its first {len(results)} outputs are supported")
+        step = self.without_left_out(step, len(results))
         known = True
         for name, value in zip(step.outputs, results, strict=False):
             known = self.output(step, name, value, sizes) and known
         if not known:
             self.found.steps.append(step)
+
+    def without_left_out(self, step: Step, count: int) -> Step:
+        """A step without the outputs that it does not compute, which nothing may read."""
+        for name in filter(None, step.outputs[count:]):
+            self.check_new(name)
+            self.left_out[name] = f"of {step.title} only the first {count} outputs are supported"
+        return replace(step, outputs=step.outputs[:count])
 
     def output(self, step: Step, name: str, value: Any, sizes: Mapping[str, Tensor]) -> bool:
         """Define an output; whether it needs no step."""

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from boundlab.attacks import Attack
 from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.targets import Model, Target
+from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError
 from boundlab.regions import Box, Region
 from boundlab.scaling.ray_pool import LOCAL, Calls, Ended, Pool, connected, import_ray
 from boundlab.specs.property import Property
-from boundlab.verify.portfolio import TIMEOUT, Portfolio, as_module
+from boundlab.verify.portfolio import Portfolio, as_module
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
 PIECES = 8

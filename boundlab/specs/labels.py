@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from boundlab.errors import ArgumentError
 from boundlab.regions import Region
+
+Labels = Tensor | Sequence[int] | int
+"""Classes of the samples: of any integer type, or what torch makes tensors of."""
 
 
 def read_labels(labels: Any, samples: int, classes: int, device: torch.device) -> Tensor:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from boundlab.attacks import AttackSettings, attack
-from boundlab.data import Images
+from boundlab.data import Samples, as_values
 from boundlab.net import Net, capture
 from boundlab.regions import Linf
 from boundlab.scaling.parts import Here, Spread, Subject
+from boundlab.training.objective import ball
 from boundlab.training.processes import Processes
 from boundlab.verify.samples import COMPLETE, SampleVerifier, time_limit
 from boundlab.verify.verdict import HOLDS, VIOLATED
@@ -79,36 +80,38 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
 @torch.no_grad()
 def evaluate(
     model: nn.Module,
-    data: Images,
+    data: Samples,
     eps: float,
     methods: tuple[str, ...] = ("ibp",),
     settings: AttackSettings | None = None,
     *,
+    valid: tuple[float, ...] = (0.0, 1.0),
     timeout: float | None = None,
     batch: int = 200,
     processes: Processes | None = None,
     watch: Watch = lambda _: None,
     spread: Spread = Here,
 ) -> Errors:
-    """Errors in eval mode at radius eps in pixel space. Methods run in the given order, cheap ones
-    first: a sample that one has proved is proved for those behind it. The method "complete"
-    verifies samples one by one, those that the attack has not broken, each for ``timeout`` seconds
-    (60 if left out). With several processes each takes its share of the samples. settings: of the
-    attack; without restarts there is none. watch: is told how many samples are done. spread: where
-    the work on batches is done."""
+    """Errors in eval mode at radius eps, in the unit of the network's inputs. Methods run in the
+    given order, cheap ones first: a sample that one has proved is proved for those behind it. The
+    method "complete" verifies samples one by one, those that the attack has not broken, each for
+    ``timeout`` seconds (60 if left out). With several processes each takes its share of the
+    samples. settings: of the attack; without restarts there is none. valid: the range (low, high)
+    of inputs, or nothing. watch: is told how many samples are done. spread: where the work on
+    batches is done."""
     methods = tuple(dict.fromkeys(methods))
     limit = time_limit(timeout, methods)
     processes = processes or Processes()
     settings = settings or AttackSettings()
     was = model.training
     model.eval().to(processes.device)
-    pixels = lambda part: data.images[part].to(processes.device).float() / 255
+    pixels = lambda part: as_values(data.images[part].to(processes.device))
     net = capture(model, pixels(slice(0, 2)))
     counts = torch.zeros(4 + len(methods), dtype=torch.float64)
     own = torch.arange(processes.rank, len(data), processes.count).split(batch)
     parts = spread(Subject(net, data.images, data.labels))
     told = _Told(watch)
-    work = CountErrors(eps, methods, settings, limit, processes.device)
+    work = CountErrors(eps, methods, settings, limit, processes.device, valid)
     if parts.is_here:
         work = replace(work, watch=told)
     with closing(parts.map(work, own)) as found:
@@ -144,15 +147,16 @@ def _silent(_: int) -> None:
 
 @dataclass(frozen=True)
 class CountErrors:
-    """Counts what is wrong, broken, open and verified among images (N, C, H, W) of bytes, by their
-    numbers. limit: seconds of the method "complete" for a sample. watch: is told of samples that it
-    has verified."""
+    """Counts what is wrong, broken, open and verified among samples (N, ...), by their numbers.
+    limit: seconds of the method "complete" for a sample. watch: is told of samples that it has
+    verified."""
 
     eps: float
     methods: tuple[str, ...]
     settings: AttackSettings
     limit: float | None
     device: torch.device
+    valid: tuple[float, ...] = (0.0, 1.0)
     watch: Watch = _silent
 
     @torch.no_grad()
@@ -162,11 +166,11 @@ class CountErrors:
         model = about.net.source
         assert isinstance(model, nn.Module)
         labels = about.labels[part].to(self.device)
-        pixels = about.images[part].to(self.device).float() / 255
-        ball = Linf(pixels, self.eps, lower=0.0, upper=1.0)
-        samples = _Samples(ball, labels, model(ball.centre).argmax(1) != labels, self.watch)
+        pixels = as_values(about.images[part].to(self.device))
+        around = ball(pixels, self.eps, self.valid)
+        samples = _Samples(around, labels, model(around.centre).argmax(1) != labels, self.watch)
         if self.settings.restarts:
-            samples.broken |= attack(model, ball, labels, **asdict(self.settings)).violated
+            samples.broken |= attack(model, around, labels, **asdict(self.settings)).violated
         verified = []
         for method in self.methods:
             if method == COMPLETE and self.limit is not None:

@@ -2,121 +2,183 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from boundlab.data import SETS
-from boundlab.data.sentences import SST
 from boundlab.errors import ArgumentError, did_you_mean
-from boundlab.models import MODELS
-from boundlab.models.text import TEXT_MODELS
+from boundlab.training.entries import (
+    CODE,
+    DATA,
+    FILE,
+    GROUPS,
+    NETWORKS,
+    TEXT_NETWORKS,
+    entry,
+    entry_of,
+    is_file,
+    shown,
+)
 from boundlab.training.schedules import KINDS
 
 METHODS = ("natural", "ibp", "crown-ibp")
 PERTURBED = ("inputs", "weights", "words")
 OPTIMISERS = ("adam", "sgd")
-POSITIVE = ("epochs", "batch", "lr")
-NOT_NEGATIVE = (
-    "eps", "clip", "l1", "start", "length", "factor", "tightness", "balance", "crop", "size",
-)  # fmt: skip
+INITS = ("ibp", "default")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """data, model: names. method: "natural", "ibp" or "crown-ibp" (LiRPA mixed with IBP). perturb:
-    what moves, "inputs" (each pixel by eps), "weights" (each matrix by eps in the Euclidean norm)
-    or "words" (at most ``budget`` of a sentence, -1 for no limit; eps moves substitutes towards the
-    word and is 1 in the end; the first ``phrases`` epochs take phrases too). eps: the radius that
-    is tested. share: of the training set, its first images, or of the phrases, drawn anew every
-    epoch. normalise: put mean and standard deviation of the pixels into the network. fused: loss
-    fusion.
+    """Everything that defines a training run. ``boundlab train --help`` says what each entry means,
+    from the fields below: ``entry(default, meaning, group, ...)``."""
 
-    epochs, batch, lr: as usual; optimiser: "adam" or "sgd"; lr falls by ``decay`` at the epochs
-    ``milestones``. clip: the largest gradient norm. l1: weight of the sum of absolute weights.
-    schedule, start, length: how eps grows (epochs), and beta and kappa move with it. factor: the
-    last eps in training over the tested one. beta, kappa: first and last values of the share of
-    LiRPA bounds and of the clean loss. init: "ibp" or "default". tightness, balance: weights of the
-    warm-up terms. flip, crop: mirror images, and shift them by up to so many pixels. size: crop to
-    so many pixels (0: as they are). channels_last: how images, and with them all values and
-    coefficients, lie in memory; networks with wide convolutions are faster then. adaptive_target:
-    the robust loss below which an adaptive schedule goes on.
-    """
+    name: str = entry("unnamed", "what tables and files call the recipe", "data")
 
-    name: str = "unnamed"
-    data: str = "mnist"
-    model: str = "small-cnn-bn"
-    method: str = "crown-ibp"
-    perturb: str = "inputs"
-    eps: float = 0.1
-    budget: int = -1
-    phrases: int = 0
-    share: float = 1.0
-    normalise: bool = True
-    fused: bool = True
-    epochs: int = 60
-    batch: int = 128
-    optimiser: str = "adam"
-    lr: float = 5e-4
-    milestones: tuple[int, ...] = (45, 55)
-    decay: float = 0.1
-    clip: float = 8.0
-    l1: float = 0.0
-    schedule: str = "smooth"
-    start: float = 1.0
-    length: float = 30.0
-    factor: float = 1.0
-    beta: tuple[float, float] = (1.0, 0.0)
-    kappa: tuple[float, float] = (0.0, 0.0)
-    init: str = "ibp"
-    tightness: float = 0.5
-    balance: float = 0.5
-    flip: bool = False
-    crop: int = 0
-    size: int = 0
-    channels_last: bool = False
-    adaptive_target: float = 1.0
-    seed: int = 0
+    data: str = entry(
+        "mnist",
+        "a set by name, arrays in a file .npz, or package.module:factory",
+        "data",
+        options=DATA,
+        own=(FILE, CODE),
+    )
+    share: float = entry(
+        1.0,
+        "share of the training set: its first images; of phrases, drawn anew every epoch",
+        "data",
+    )
+    range: tuple[float, ...] = entry(
+        (0.0, 1.0), "LOW,HIGH of valid inputs, to which regions are cut; or none", "data"
+    )
+    size: int = entry(
+        0,
+        "cut images to so many pixels a side, at random; 0 leaves them as they are",
+        "data",
+        unit="pixels",
+        least=0,
+    )
+    crop: int = entry(
+        0, "shift images at random by up to so many pixels", "data", unit="pixels", least=0
+    )
+    flip: bool = entry(False, "mirror half of the images, at random", "data")
+    channels_last: bool = entry(
+        False, "keep images with the channels last in memory: faster for wide convolutions", "data"
+    )
+
+    model: str = entry(
+        "small-cnn-bn",
+        "a network by name, or package.module:factory, called without arguments",
+        "network",
+        options=(*NETWORKS, *TEXT_NETWORKS),
+        own=(CODE,),
+    )
+    normalise: bool = entry(
+        True, "put mean and standard deviation of the training set into the network", "network"
+    )
+    init: str = entry(
+        "ibp",
+        "ibp: draw weights that keep intervals narrow; default: as the network has them",
+        "network",
+        options=INITS,
+    )
+
+    perturb: str = entry(
+        "inputs",
+        "what moves: every input, every weight matrix, or words of a sentence",
+        "claim",
+        options=PERTURBED,
+    )
+    eps: float = entry(
+        0.1,
+        "radius that is tested: of inputs in their own unit, of weights Euclidean; 8/255 works",
+        "claim",
+        unit="radius",
+        least=0,
+    )
+    budget: int = entry(
+        -1, "how many words of a sentence may be replaced; -1: any number", "claim", unit="words"
+    )
+
+    method: str = entry(
+        "crown-ibp",
+        "bounds of the loss: natural (none), ibp, crown-ibp (LiRPA mixed with ibp)",
+        "loss",
+        options=METHODS,
+    )
+    fused: bool = entry(
+        True, "loss fusion: one row of coefficients instead of one for each class", "loss"
+    )
+    beta: tuple[float, float] = entry(
+        (1.0, 0.0), "first and last share of LiRPA bounds against interval bounds", "loss"
+    )
+    kappa: tuple[float, float] = entry(
+        (0.0, 0.0), "first and last share of the clean loss against the robust one", "loss"
+    )
+    tightness: float = entry(
+        0.5, "weight of the warm-up term that keeps intervals narrow", "loss", least=0
+    )
+    balance: float = entry(
+        0.5, "weight of the warm-up term that keeps ReLUs on both sides", "loss", least=0
+    )
+    l1: float = entry(0.0, "weight of the sum of absolute weights", "loss", least=0)
+
+    schedule: str = entry(
+        "smooth", "form of the growth of eps; beta and kappa move along", "schedule", options=KINDS
+    )
+    start: float = entry(1.0, "epochs before eps grows from 0", "schedule", unit="epochs", least=0)
+    length: float = entry(30.0, "epochs that eps takes to grow", "schedule", unit="epochs", least=0)
+    factor: float = entry(
+        1.0,
+        "last radius of training over eps: 2 trains for 2 eps to be tested at eps",
+        "schedule",
+        least=0,
+    )
+    adaptive_target: float = entry(
+        1.0, "robust loss below which eps goes on growing, with --schedule adaptive", "schedule"
+    )
+
+    epochs: int = entry(
+        60, "passes over the training set", "steps", unit="epochs", least=0, above=True
+    )
+    phrases: int = entry(
+        0,
+        "first epochs of sentences, that see phrases of the treebank too",
+        "steps",
+        unit="epochs",
+    )
+    batch: int = entry(128, "samples of a step", "steps", unit="samples", least=0, above=True)
+    optimiser: str = entry("adam", "how steps are taken", "steps", options=OPTIMISERS)
+    lr: float = entry(5e-4, "learning rate at the start", "steps", least=0, above=True)
+    milestones: tuple[int, ...] = entry(
+        (45, 55), "epochs at which the learning rate falls, A,B,...", "steps", unit="epochs"
+    )
+    decay: float = entry(0.1, "factor by which it falls", "steps")
+    clip: float = entry(8.0, "largest norm of a gradient; 0 for any", "steps", least=0)
+    seed: int = entry(0, "of weights, order, crops and flips", "steps")
 
     def __post_init__(self) -> None:
-        for what, value, options in (
-            ("data", self.data, (*SETS, SST)),
-            ("model", self.model, (*MODELS, *TEXT_MODELS)),
-            ("method", self.method, METHODS),
-            ("perturb", self.perturb, PERTURBED),
-            ("optimiser", self.optimiser, OPTIMISERS),
-            ("schedule", self.schedule, KINDS),
-            ("init", self.init, ("ibp", "default")),
-        ):
-            if value not in options:
-                raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must be one of {', '.join(options)}, not "
-                    f"{value!r}"
-                )
         values = vars(self)
-        for what in POSITIVE:
-            if values[what] <= 0:
-                raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must be positive, not {values[what]}"
-                )
-        for what in NOT_NEGATIVE:
-            if not values[what] >= 0:
-                raise ArgumentError(
-                    f"recipe {self.name!r}: {what} must not be negative, but is {values[what]}"
-                )
+        try:
+            for one in fields(self):
+                entry_of(one).check(one.name, values[one.name])
+            self._check_shares()
+        except ArgumentError as error:
+            raise ArgumentError(f"recipe {self.name!r}: {error}") from None
+
+    def _check_shares(self) -> None:
         if not 0 < self.share <= 1:
             raise ArgumentError(
-                f"recipe {self.name!r}: share is a part of the training set, 0 < share <= 1, not "
-                f"{self.share}"
+                f"share is a part of the training set, 0 < share <= 1, not {self.share}"
             )
         for what, ends in (("beta", self.beta), ("kappa", self.kappa)):
             if len(ends) != 2 or not all(0 <= share <= 1 for share in ends):
                 raise ArgumentError(
-                    f"recipe {self.name!r}: {what} holds a first and a last share between 0 and 1, "
-                    f"not {ends}"
+                    f"{what} holds a first and a last share between 0 and 1, not {ends}"
                 )
+        if self.range and not (len(self.range) == 2 and self.range[0] < self.range[1]):
+            raise ArgumentError(f"range holds LOW < HIGH, or nothing, not {self.range}")
 
     @staticmethod
     def read(values: Mapping[str, object], base: Recipe | None = None) -> Recipe:
@@ -148,9 +210,32 @@ class Recipe:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def toml(self) -> str:
-        """The recipe as a TOML file that :meth:`load` reads."""
-        return "".join(f"{key} = {_toml(value)}\n" for key, value in self.as_dict().items())
+    def differences(self, now: Recipe) -> str:
+        """What a run of this recipe cannot go on with by another one: entries with both values;
+        empty if there are none. Names, numbers of epochs and places of files may differ."""
+        free = {"name", "epochs"}
+        if is_file(self.data) and is_file(now.data):
+            free.add("data")
+        before, after = self.as_dict(), now.as_dict()
+        changed = [key for key in before if key not in free and before[key] != after[key]]
+        return ", ".join(
+            f"{key} ({shown(before[key])}, now {shown(after[key])})" for key in changed
+        )
+
+    def toml(self, explained: bool = False) -> str:
+        """The recipe as a TOML file that :meth:`load` reads. explained: with what every entry
+        means."""
+        lines = [(one, f"{one.name} = {_toml(vars(self)[one.name])}") for one in fields(self)]
+        if not explained:
+            return "".join(f"{line}\n" for _, line in lines)
+        text, group = "", ""
+        for one, line in lines:
+            entry = entry_of(one)
+            if entry.group != group:
+                group = entry.group
+                text += f"\n# {GROUPS[group]}\n"
+            text += f"{line:<32} # {entry.meaning}\n"
+        return text.lstrip()
 
 
 def _toml(value: object) -> str:
@@ -160,7 +245,7 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value, ensure_ascii=False)
     return str(value)
 
 

@@ -8,7 +8,9 @@ eps, no clean loss in the robust phase.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 from boundlab.errors import ArgumentError, did_you_mean
 from boundlab.training.recipe import Recipe
@@ -128,20 +130,39 @@ def _table() -> dict[str, Recipe]:
 RECIPES = _table()
 
 
-def _by_data() -> str:
-    """The names of all recipes, those of a data set together."""
-    sets = dict.fromkeys(recipe.data for recipe in RECIPES.values())
-    names = {
-        data: ", ".join(name for name, recipe in RECIPES.items() if recipe.data == data)
-        for data in sets
-    }
-    return "; ".join(f"for {data}: {names[data]}" for data in sets)
+def by_data() -> dict[str, list[Recipe]]:
+    """All recipes, those of a data set together."""
+    found: dict[str, list[Recipe]] = {}
+    for recipe in RECIPES.values():
+        found.setdefault(recipe.data, []).append(recipe)
+    return found
 
 
 def recipe_named(name: str) -> Recipe:
     if name not in RECIPES:
-        hint = did_you_mean(name, RECIPES)
         raise ArgumentError(
-            f"there is no recipe {name!r}.{hint} There are {_by_data()}; or give a TOML file"
+            f"there is no recipe {name!r}.{_advice(name)} 'boundlab recipes' shows all; or give a "
+            "TOML file"
         )
     return RECIPES[name]
+
+
+def recipe_given(given: Recipe | str | Path) -> Recipe:
+    """A recipe itself, by its name, or from a TOML file."""
+    if isinstance(given, Recipe):
+        return given
+    if isinstance(given, Path) or given.endswith(".toml") or os.sep in given:
+        return Recipe.load(given)
+    return recipe_named(given)
+
+
+def _advice(name: str) -> str:
+    """The recipes that may have been meant: those of a data set whose name a text begins with or
+    that begins with it, or else the most similar one."""
+    small = name.lower()
+    for data, recipes in by_data().items():
+        near = [recipe.name for recipe in recipes if recipe.name.startswith(small)]
+        if small and (near or small.startswith(data)):
+            names = near or [recipe.name for recipe in recipes]
+            return f" For {data} there are: {', '.join(names)}."
+    return did_you_mean(name, RECIPES)

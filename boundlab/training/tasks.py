@@ -3,16 +3,19 @@ knows no more of it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from boundlab.data import Images
+from boundlab.data import Samples, as_values
+from boundlab.data.images import Set
 from boundlab.data.sentences import PADDING, Sentences
 from boundlab.errors import ArgumentError
-from boundlab.models import build
 from boundlab.models.text import build_text
+from boundlab.training.entries import is_code
+from boundlab.training.networks import check_outputs, network
 from boundlab.training.objective import Objective
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
@@ -28,66 +31,158 @@ class Task(Protocol):
     model: nn.Module
     objective: nn.Module
 
-    def order(self, epoch: int, generator: torch.Generator) -> Tensor:
-        """The samples of an epoch in the order in which they are seen."""
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has."""
         ...
 
-    def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of this process's share of a batch."""
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and labels of this process's share of every batch of an epoch, from one on: the
+        same ones whenever they are asked for."""
         ...
 
-    def shapes(self) -> dict[str, int]:
+    def shapes(self) -> dict[str, Any]:
         """What it takes to build the network again, for checkpoints."""
         ...
 
+    def identity(self) -> dict[str, object]:
+        """What tells the training set from others."""
+        ...
 
-def task_for(recipe: Recipe, data: Images | Sentences, processes: Processes) -> Task:
+
+def task_for(recipe: Recipe, data: Samples | Sentences | Task, processes: Processes) -> Task:
+    """The task of training a recipe's network on a training set; a task is one already."""
     if isinstance(data, Sentences):
         return WordsTask(recipe, data, processes)
-    return ImageTask(recipe, data, processes)
+    if isinstance(data, Samples):
+        return ImageTask(recipe, data, processes)
+    return data
 
 
-def share_of(recipe: Recipe, data: Images) -> Images:
+class SetTask:
+    """What tasks have in common whose training set lies in memory: each epoch takes it in another
+    order."""
+
+    def __init__(self, recipe: Recipe, data: Samples | Sentences, processes: Processes) -> None:
+        if recipe.batch % processes.count:
+            raise ArgumentError(
+                f"a batch of {recipe.batch} cannot be shared evenly by {processes.count} processes"
+            )
+        self.recipe, self.processes = recipe, processes
+        self._data = data
+        self._known: tuple[int, Tensor] | None = None
+
+    def order(self, epoch: int, generator: torch.Generator) -> Tensor:
+        """The samples of an epoch in the order in which they are seen."""
+        raise NotImplementedError
+
+    def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of this process's share of a batch."""
+        raise NotImplementedError
+
+    def steps(self, epoch: int) -> int:
+        """Samples that do not fill a batch wait for another epoch."""
+        count, batch = len(self._order(epoch)), self.recipe.batch
+        if count < batch:
+            raise ArgumentError(
+                f"the training set has {count} samples, less than one batch of {batch}"
+            )
+        return count // batch
+
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        order, size = self._order(epoch), self.recipe.batch
+        own = size // self.processes.count
+        start = self.processes.rank * own
+        for step in range(first, self.steps(epoch)):
+            batch = order[step * size : (step + 1) * size]
+            yield self.batch(batch[start : start + own], self._generator(epoch, step + 1))
+
+    def identity(self) -> dict[str, object]:
+        return {"samples": len(self._data), "digest": self._data.digest}
+
+    def _order(self, epoch: int) -> Tensor:
+        if self._known is None or self._known[0] != epoch:
+            self._known = epoch, self.order(epoch, self._generator(epoch, 0))
+        return self._known[1]
+
+    def _generator(self, epoch: int, step: int) -> torch.Generator:
+        return torch.Generator().manual_seed(
+            (self.recipe.seed * 100_003 + epoch) * 1_000_003 + step
+        )
+
+
+def share_of(recipe: Recipe, data: Set) -> Set:
     """The part of a training set that a recipe takes."""
     if recipe.share == 1:
         return data
     return data.first(max(1, round(recipe.share * len(data))))
 
 
-class ImageTask:
-    """Images, cropped and mirrored at random, whose pixels or whose network's weights are
-    perturbed."""
+def _check_form(recipe: Recipe, data: Samples) -> None:
+    """An error if samples are not of the form that a network or a recipe takes."""
+    if data.images.dim() == 4:
+        return
+    shape = tuple(data.images.shape)
+    changes = [name for name in ("flip", "crop", "size") if vars(recipe)[name]]
+    if changes:
+        raise ArgumentError(
+            f"{', '.join(changes)} of a recipe change images (n, channels, height, width); the "
+            f"training set has the shape {shape}"
+        )
+    if not is_code(recipe.model):
+        raise ArgumentError(
+            f"{recipe.model} takes images (n, channels, height, width); the training set has the "
+            f"shape {shape}: write grey images as (n, 1, height, width), or give a model of your "
+            "own"
+        )
 
-    def __init__(self, recipe: Recipe, data: Images, processes: Processes) -> None:
-        self.recipe = recipe
+
+class ImageTask(SetTask):
+    """Images, cropped and mirrored at random, or other samples, whose values or whose network's
+    weights are perturbed."""
+
+    def __init__(self, recipe: Recipe, data: Samples, processes: Processes) -> None:
+        super().__init__(recipe, data, processes)
         self.data = share_of(recipe, data)
-        self.processes = processes
+        _check_form(recipe, self.data)
         torch.manual_seed(recipe.seed)
-        mean, std = self.data.statistics() if recipe.normalise else (None, None)
-        self.model: nn.Module = build(recipe.model, **self.shapes(), mean=mean, std=std)
+        self.model: nn.Module = self._network()
         if recipe.init == "ibp":
             ibp_initialisation(self.model, recipe.seed)
         self.model = self.model.to(processes.device)
+        example = self.batch(torch.arange(2), torch.Generator().manual_seed(0))[0]
+        check_outputs(self.model, example, self.data.classes, recipe.model)
         kind = FlatObjective if recipe.perturb == "weights" else Objective
-        self.objective: nn.Module = kind(
-            self.model, recipe, self.batch(torch.arange(2), torch.Generator().manual_seed(0))[0]
-        )
+        self.objective: nn.Module = kind(self.model, recipe, example)
 
-    def shapes(self) -> dict[str, int]:
+    def _network(self) -> nn.Module:
+        mean = std = None
+        if self.recipe.normalise:
+            mean, std = self.data.statistics()
+            std = tuple(one or 1.0 for one in std)  # what never varies is only shifted
+        return network(self.recipe.model, self.shapes(), mean, std)
+
+    def shapes(self) -> dict[str, Any]:
+        images, classes = self.data.images, self.data.classes
+        if is_code(self.recipe.model):
+            size = self.recipe.size
+            shape = [images.shape[1], size, size] if size else list(images.shape[1:])
+            return {"shape": shape, "classes": classes}
         return {
-            "channels": self.data.images.shape[1],
-            "size": self.recipe.size or self.data.images.shape[2],
-            "classes": self.data.classes,
+            "channels": images.shape[1],
+            "size": self.recipe.size or images.shape[2],
+            "classes": classes,
         }
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
         return torch.randperm(len(self.data), generator=generator)
 
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Pixels in [0, 1]: the same for an image whichever process takes it."""
+        """Values as networks take them: the same for a sample whichever process takes it."""
         device, recipe = self.processes.device, self.recipe
-        images = self.data.images[indices].to(device).float() / 255
+        images = as_values(self.data.images[indices].to(device))
         labels = self.data.labels[indices].to(device)
+        if images.dim() != 4:
+            return images, labels
         order = torch.channels_last if recipe.channels_last else torch.contiguous_format
         size, side = recipe.size or images.shape[2], images.shape[2]
         if not (recipe.flip or recipe.crop or size < side):
@@ -110,7 +205,7 @@ class ImageTask:
         return found.contiguous(memory_format=order), labels
 
 
-class WordsTask:
+class WordsTask(SetTask):
     """Sentences in which words are replaced: for some epochs a share of all phrases, drawn anew
     each time, then whole sentences."""
 
@@ -131,7 +226,7 @@ class WordsTask:
             self.model, recipe, data.vocabulary.substitutes.to(self.device)
         )
 
-    def shapes(self) -> dict[str, int]:
+    def shapes(self) -> dict[str, Any]:
         return {"words": len(self.data.vocabulary), "classes": self.data.classes}
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:

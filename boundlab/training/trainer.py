@@ -9,11 +9,10 @@ is the order of sums.
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from boundlab.compat.private import pytree
-from boundlab.data import Images
+from boundlab.data import Samples
 from boundlab.data.sentences import Sentences
 from boundlab.errors import ArgumentError
 from boundlab.storage.files import write_atomically
@@ -35,26 +34,12 @@ from boundlab.training.checkpoints import (
     read_checkpoint,
     usable,
 )
-from boundlab.training.objective import ScheduleValues
+from boundlab.training.metrics import COLUMNS, RECIPE, write_row
+from boundlab.training.objective import ScheduleValues, train_mode
 from boundlab.training.processes import Processes
 from boundlab.training.recipe import Recipe
 from boundlab.training.schedules import Adaptive, Schedule, between
 from boundlab.training.tasks import Task, task_for
-
-METRICS, RECIPE = "metrics.csv", "recipe.toml"
-COLUMNS = (
-    "epoch",
-    "eps",
-    "beta",
-    "kappa",
-    "lr",
-    "loss",
-    "clean_loss",
-    "robust_loss",
-    "clean_error",
-    "not_proved",
-    "seconds",
-)
 
 
 @dataclass(frozen=True)
@@ -70,32 +55,25 @@ class Progress:
 
 @dataclass(eq=False)
 class Trainer:
-    """recipe; the training set; where to write, None for nowhere; the processes that share the
-    work."""
+    """recipe; the training set, or a task; where to write, None for nowhere; the processes that
+    share the work; source: where the training set came from, for whoever goes on from a
+    checkpoint."""
 
     recipe: Recipe
-    data: Images | Sentences
+    data: Samples | Sentences | Task
     output: Path | None = None
     processes: Processes = field(default_factory=Processes)
-    _known: tuple[int, Tensor] | None = None
+    source: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         recipe = self.recipe
-        if recipe.batch % self.processes.count:
-            raise ArgumentError(
-                f"a batch of {recipe.batch} cannot be shared evenly by {self.processes.count} "
-                "processes"
-            )
         self.task: Task = task_for(recipe, self.data, self.processes)
         self.device = self.processes.device
         self.model = self.task.model
         self.objective = self.task.objective
         self.epoch, self.step = 0, 0
         if not self.steps:
-            raise ArgumentError(
-                f"the training set has {len(self._order())} samples, less than one batch of "
-                f"{recipe.batch}"
-            )
+            raise ArgumentError("there are no batches to train on")
         self._step: Callable[..., tuple[Tensor, Tensor]] = self.objective
         if self.processes.count > 1:
             self._step = DistributedDataParallel(
@@ -113,14 +91,8 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Steps of this epoch; samples that do not fill a batch wait for another one."""
-        return len(self._order()) // self.recipe.batch
-
-    def _order(self) -> Tensor:
-        """The samples of this epoch."""
-        if self._known is None or self._known[0] != self.epoch:
-            self._known = self.epoch, self.task.order(self.epoch, self._generator(self.epoch, 0))
-        return self._known[1]
+        """Steps of this epoch."""
+        return self.task.steps(self.epoch)
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -138,14 +110,13 @@ class Trainer:
     def _epoch(self, watch: Callable[[Progress], None]) -> None:
         recipe = self.recipe
         began, before = time.perf_counter(), self._seconds
-        self.model.train()
+        train_mode(self.model)
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.lr * recipe.decay ** sum(
                 self.epoch >= at for at in recipe.milestones
             )
-        for indices in self._batches():
+        for inputs, labels in self.task.batches(self.epoch, self.step):
             weights = self.weights()
-            inputs, labels = self.task.batch(indices, self._generator(self.epoch, self.step + 1))
             self.optimiser.zero_grad(set_to_none=True)
             loss, seen = self._step(inputs, labels, weights)
             if not math.isfinite(float(loss.detach())):
@@ -191,19 +162,6 @@ class Trainer:
             return 0.0
         return self.adaptive.share
 
-    def _batches(self) -> Iterator[Tensor]:
-        """The indices of this process's share of every batch of the epoch that is left."""
-        order = self._order()
-        own = self.recipe.batch // self.processes.count
-        for step in range(self.step, self.steps):
-            batch = order[step * self.recipe.batch : (step + 1) * self.recipe.batch]
-            yield batch[self.processes.rank * own : (self.processes.rank + 1) * own]
-
-    def _generator(self, epoch: int, step: int) -> torch.Generator:
-        return torch.Generator().manual_seed(
-            (self.recipe.seed * 100_003 + epoch) * 1_000_003 + step
-        )
-
     # -- what is kept ------------------------------------------------------------------------------
 
     def _count(self, loss: Tensor, seen: Tensor, samples: int) -> None:
@@ -242,13 +200,7 @@ class Trainer:
         """One line of metrics; lines of epochs that a resumed run does again are dropped."""
         if self.output is None or self.processes.rank:
             return
-        path = self.output / METRICS
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_lines_before(path, int(row["epoch"])))
-        writer.writerow(row)
-        write_atomically(path, text.getvalue())
+        write_row(self.output, row)
 
     def state(self) -> dict[str, Any]:
         """On the CPU: a checkpoint is of no device."""
@@ -257,11 +209,11 @@ class Trainer:
 
     def _state(self) -> dict[str, Any]:
         return {
-            "recipe": self.recipe.as_dict(), "data": self._identity(), "epoch": self.epoch,
+            "recipe": self.recipe.as_dict(), "data": self.task.identity(), "epoch": self.epoch,
             "step": self.step, "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(), "sums": self._sums, "seconds": self._seconds,
             "adaptive": self.adaptive and self.adaptive.state,
-            **self.task.shapes(),
+            "source": self.source, **self.task.shapes(),
         }  # fmt: skip
 
     def save(self) -> None:
@@ -280,18 +232,18 @@ class Trainer:
             return False
         path = self.output / CHECKPOINT
         shapes = self.task.shapes()
-        state = read_checkpoint(path, {**NETWORK, **RUN, **dict.fromkeys(shapes, int)})
-        changed = _differences(
-            {**self.recipe.as_dict(), **state["recipe"]},
-            self.recipe.as_dict(),
-            free=("epochs", "name"),
+        state = read_checkpoint(
+            path, {**NETWORK, **RUN, **{key: type(value) for key, value in shapes.items()}}
         )
+        with usable(path):
+            before = Recipe.read(state["recipe"])
+        changed = before.differences(self.recipe)
         if changed:
             raise ArgumentError(
                 f"{path} is of a recipe with other {changed}: give another --output, or the same "
                 "recipe"
             )
-        changed = _differences({**state, **state["data"]}, {**self._identity(), **shapes})
+        changed = _differences({**state, **state["data"]}, {**self.task.identity(), **shapes})
         if changed:
             raise ArgumentError(
                 f"{path} is of other training data, {changed}: give the same --files and --limit, "
@@ -316,26 +268,8 @@ class Trainer:
         if self.adaptive is not None:
             self.adaptive.load(state["adaptive"])
 
-    def _identity(self) -> dict[str, object]:
-        """What tells the training set from others."""
-        return {"samples": len(self.data), "digest": self.data.digest}
 
-
-def _lines_before(path: Path, epoch: int) -> list[dict[str, str]]:
-    """The lines of metrics of earlier epochs; those that cannot be read are lost."""
-    if not path.exists():
-        return []
-    found = csv.DictReader(path.read_text(errors="replace").splitlines())
-    return [
-        line
-        for line in found
-        if set(line) == set(COLUMNS) and line["epoch"].isdigit() and int(line["epoch"]) < epoch
-    ]
-
-
-def _differences(
-    before: Mapping[str, object], now: Mapping[str, object], free: tuple[str, ...] = ()
-) -> str:
+def _differences(before: Mapping[str, object], now: Mapping[str, object]) -> str:
     """The entries that have changed, with both values; empty if none has."""
-    changed = [key for key, value in now.items() if key not in free and before.get(key) != value]
+    changed = [key for key, value in now.items() if before.get(key) != value]
     return ", ".join(f"{key} ({before.get(key)}, now {now[key]})" for key in changed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.descent import pulled_inside
 from boundlab.attacks.targets import Model, Target
 from boundlab.capture.torch_export import Function
+from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError, TimeLimit
 from boundlab.methods.deadline import until
 from boundlab.net import Net
@@ -28,7 +30,7 @@ from boundlab.verify.solving import Solving
 from boundlab.verify.trend import rate
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
 
-TIMEOUT = 60.0
+LOGGER = logging.getLogger(__name__)
 FIRST_ATTACK, SECOND_ATTACK, ATTACK_SHARE = 0.1, 0.5, 0.1
 """Seconds of the attack before all bounds, and after the first ones; the share of what was spent
 between that later ones may take."""
@@ -213,6 +215,7 @@ class Portfolio:
             self.stages.remove(earlier)
             seconds += earlier.seconds
         self.stages.append(Stage(name, seconds, outcome))
+        LOGGER.info("%s: %s (%.1f s so far)", name, outcome, seconds)
 
     # -- stages ------------------------------------------------------------------------------------
 

@@ -24,7 +24,14 @@ from boundlab.onnx.batching import sample_shape
 from boundlab.regions import Box, Region
 from boundlab.specs.property import Case, Clause, Property
 from boundlab.verify.boxes import Boxes
-from boundlab.verify.rounding import FLOOR, Rounding, in_double, looked_at
+from boundlab.verify.rounding import (
+    FLOOR,
+    Rounding,
+    in_double,
+    looked_at,
+    points_of_each,
+    together,
+)
 
 Try = Callable[[Tensor, Tensor], bool]
 """Whether one of some inputs (points, in), each for a clause (points,), is a counterexample, or
@@ -220,11 +227,16 @@ def measured(rows: Rows, regions: Sequence[Region], rounding: Rounding) -> Rows:
     """Rows with a slack of what rounding moves them where it was looked, with room to spare."""
     generator = torch.Generator().manual_seed(0)
     size = FLOOR * rows.constant.abs()
-    rows = rows.with_more_slack(size, torch.arange(len(rows)))
-    for case, region in enumerate(regions):
-        rounded = rounding.largest(looked_at(region, generator))
-        own = (rows.case == case).nonzero().flatten()
-        rows = rows.with_more_slack(rows.moved(rounded.expand(len(own), -1), own), own)
+    every = torch.arange(len(rows))
+    rows = rows.with_more_slack(size, every)
+    points = points_of_each(len(regions))
+    rounded = torch.cat(
+        [
+            rounding.largest(looked_at(region, points, generator))
+            for region in together(regions, points)
+        ]
+    )
+    rows = rows.with_more_slack(rows.moved(rounded[rows.case], every), every)
     if not bool(rows.slack.isfinite().all()):
         raise ArgumentError("the model's outputs are not finite on its region")
     return rows

@@ -8,7 +8,7 @@ wherever the search looks. That is no proof: a model may round more where nobody
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +16,19 @@ from torch import Tensor, nn
 from boundlab.attacks.descent import vertex
 from boundlab.attacks.targets import Target
 from boundlab.methods.deadline import check_time
-from boundlab.regions import Region
+from boundlab.regions import Box, Region
 
-POINTS = 256
-"""Random inputs at which the rounding of the model is measured."""
-VERTICES = 64
-"""Vertices at which it is measured too."""
+POINTS, FEWEST = 256, 32
+"""Random inputs of each region at which the rounding of the model is measured, and how many they
+are at least where there are many regions."""
+IN_ALL = 1 << 13
+"""Random inputs of all regions together up to which each gets as many as it should."""
+CORNERS = 4
+"""It is measured at a vertex for each so many random inputs."""
 VALUES = 1 << 16
 """Elements of the inputs at which it is measured at once."""
+DRAWN = 1 << 20
+"""Elements of the inputs that are drawn at once."""
 FLOOR = 1e-10
 """What bounds in double precision may be off, as a share of what they are of."""
 FINER = 2.0**-29
@@ -58,19 +63,55 @@ class Rounding:
 
     @torch.no_grad()
     def largest(self, x: Tensor) -> Tensor:
-        """The most at inputs x, a few at a time: (1, outputs). TimeLimit if that takes too long."""
+        """The most at some inputs of each region, (regions, points, *shape), a few at a time:
+        (regions, outputs). TimeLimit if that takes too long."""
         found = []
-        for part in x.split(max(VALUES // max(x[0].numel(), 1), 1)):
+        flat = x.flatten(0, 1)
+        for part in flat.split(max(VALUES // max(flat[0].numel(), 1), 1)):
             check_time()
-            found.append(self(part, self.target(part)).amax(0, keepdim=True))
-        return torch.cat(found).amax(0, keepdim=True)
+            found.append(self(part, self.target(part)))
+        return torch.cat(found).unflatten(0, x.shape[:2]).amax(1)
 
 
-def looked_at(region: Region, generator: torch.Generator) -> Tensor:
-    """Random members, vertices, and the centre: (points, *shape)."""
-    members: Sequence[Tensor] = [region.sample(generator) for _ in range(POINTS)]
-    corners = [
-        vertex(region, torch.randn(one.shape, generator=generator).to(one))
-        for one in members[:VERTICES]
-    ]
-    return torch.cat([*members, *corners, region.centre])
+def points_of_each(regions: int) -> int:
+    """How many random inputs each of some regions gets."""
+    return min(max(IN_ALL // regions, FEWEST), POINTS)
+
+
+def together(regions: Sequence[Region], points: int) -> Iterator[Region]:
+    """Regions of one sample each, as far as they are boxes as fewer regions of several samples."""
+    count = max(DRAWN // (points * max(regions[0].centre.numel(), 1)), 1)
+    for first in range(0, len(regions), count):
+        part = regions[first : first + count]
+        boxes = [one for one in part if isinstance(one, Box)]
+        if len(boxes) == len(part):
+            lower, upper = [one.lower for one in boxes], [one.upper for one in boxes]
+            yield Box(torch.cat(lower), torch.cat(upper))
+        else:
+            yield from part
+
+
+def looked_at(region: Region, points: int, generator: torch.Generator) -> Tensor:
+    """Random members of each sample of a region, vertices, and the centre: (samples, points,
+    *shape)."""
+    centre = region.centre
+    found = [centre.unsqueeze(1)]
+    for count, at_corners in ((points, False), (max(points // CORNERS, 1), True)):
+        owner = torch.arange(len(centre)).repeat_interleave(count)
+        drawn = [_drawn(one, at_corners, generator) for one in _copies(region, owner)]
+        found.append(torch.cat(drawn).unflatten(0, (len(centre), count)))
+    return torch.cat(found, 1)
+
+
+def _copies(region: Region, owner: Tensor) -> list[Region]:
+    """The samples of a region that are named, together if it can be taken apart."""
+    copies = region.samples(owner)
+    return [region] * len(owner) if copies is None else [copies]
+
+
+def _drawn(region: Region, at_corners: bool, generator: torch.Generator) -> Tensor:
+    """A random member of each sample, or a vertex."""
+    if not at_corners:
+        return region.sample(generator)
+    slope = torch.randn(region.centre.shape, generator=generator).to(region.centre)
+    return vertex(region, slope)

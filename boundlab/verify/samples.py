@@ -12,16 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from boundlab.attacks.targets import Model
+from boundlab.defaults import COMPLETE as COMPLETE
+from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError
 from boundlab.net import Net
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.specs.property import robust
-from boundlab.verify.portfolio import TIMEOUT, Portfolio, as_module
+from boundlab.verify.portfolio import Portfolio, as_module
 from boundlab.verify.verdict import Verdict
-
-COMPLETE = "complete"
-"""What verification is called where methods stand."""
 
 
 def time_limit(timeout: float | None, methods: Sequence[str]) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from boundlab.cli import _parser
+from boundlab.commands.table import GROUPS, parsers
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -25,20 +24,20 @@ class Commands(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         self.env.note_reread()
-        text = "\n".join(line for command in commands() for line in _section(*command))
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        return self.parse_text_to_nodes("\n".join(_page()), allow_section_headings=True)
 
 
-def commands() -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """Name, short help and parser of every command, in the order of ``boundlab --help``."""
-    for action in _parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for row in action._choices_actions:
-                yield row.dest, row.help or "", action.choices[row.dest]
+def _page() -> Iterator[str]:
+    """A part for every group of commands, as in ``boundlab --help``."""
+    found = parsers()
+    for group, rows in GROUPS.items():
+        yield from (f"## {group.capitalize()}", "")
+        for row in rows:
+            yield from _section(row.name, row.help, found[row.name])
 
 
 def _section(name: str, short: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield from (f"## boundlab {name}", "", f"**{_plain(short)}**", "")
+    yield from (f"### boundlab {name}", "", f"*{_plain(short)}*", "")
     for paragraph in (parser.description or "").split("\n\n"):
         yield from (_plain(paragraph), "")
     yield from _literal(parser.format_usage().removeprefix("usage: "))
@@ -64,9 +63,7 @@ def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Itera
 
 
 def _literal(text: str) -> Iterator[str]:
-    first, *others = text.strip("\n").splitlines()
-    rest = textwrap.indent(textwrap.dedent("\n".join(others)), "    ")
-    yield from ("```text", first, *rest.splitlines(), "```", "")
+    yield from ("```text", *text.strip("\n").splitlines(), "```", "")
 
 
 def _plain(text: str) -> str:

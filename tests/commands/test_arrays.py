@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import boundlab as bl
-from boundlab.commands.arrays import LAYOUTS, load_data
+from boundlab.commands.arrays import load_data
+from boundlab.defaults import LAYOUTS
 from tests.helpers.commands import error, results, run
 
 MODEL = """

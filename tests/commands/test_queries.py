@@ -16,8 +16,8 @@ from boundlab.commands.competition import Instance, named_networks
 from boundlab.commands.queries import AskedOfNetworks, load_query, network_files, networks_given
 from boundlab.onnx.side_by_side import SideBySide
 from boundlab.specs.vnnlib2 import Declared, read_question
-from tests.commands.test_verifying import LARGEST, write_network, write_property
 from tests.helpers.commands import error, run
+from tests.helpers.instances import LARGEST, write_network, write_property
 from tests.helpers.onnx_files import model, node, written
 
 pytest.importorskip("vnnlib")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boundlab.commands.supports import CAPABILITIES
+from boundlab.commands.parsers.supports import QUESTIONS
 from boundlab.onnx.table import ROWS
 from tests.helpers.commands import run
 
@@ -22,7 +22,7 @@ KNOWN = {
 """The words that the standard has for answers."""
 
 
-@pytest.mark.parametrize("option", [one.option for one in CAPABILITIES])
+@pytest.mark.parametrize("option", QUESTIONS)
 def test_capabilities(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("supports", option) == 0
     lines = capsys.readouterr().out.splitlines()

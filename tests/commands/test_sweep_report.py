@@ -23,8 +23,8 @@ from boundlab.commands.sweep_report import NEAREST, SCRIPT, duration, sweep_page
 from boundlab.commands.sweeps import Entry, Sweep
 from boundlab.errors import ArgumentError
 from tests.commands.test_report import EVIL, Structure
-from tests.commands.test_verifying import LARGEST, write_network, write_property
 from tests.helpers.commands import error, run
+from tests.helpers.instances import LARGEST, write_network, write_property
 
 BAD = f"a/onnx/{EVIL}&.onnx"
 

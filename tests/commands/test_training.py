@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from boundlab.cli import main
-from boundlab.training.trainer import CHECKPOINT, METRICS, RECIPE
+from boundlab.commands.parsers.train import entries
+from boundlab.training.checkpoints import CHECKPOINT
+from boundlab.training.entries import GROUPS, entry_of
+from boundlab.training.metrics import METRICS, RECIPE
+from boundlab.training.recipe import Recipe
+from boundlab.training.recipes import RECIPES
 from tests.helpers.commands import FLAGS, run
 
 
@@ -139,7 +144,13 @@ def test_a_recipe_from_a_file(files: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["train", "mnist", "--files", ".", "--output", "x"], "no recipe"),
+        (["train", "mnist", "--files", ".", "--output", "x"], "For mnist there are: mnist-0.1"),
+        (["train", "mnist-0.1-ibp", "--output", "x"], "needs --files"),
+        (["train", "--output", "x"], "name a RECIPE"),
+        (
+            ["train", "mnist-0.1-ibp", "--output", "x", "--milestones", "1.5"],
+            "whole numbers of epochs",
+        ),
         (
             ["train", "mnist-0.1-ibp", "--files", ".", "--output", "x", "--eps", "-1"],
             "not be negative",
@@ -163,3 +174,28 @@ def test_errors_are_explained(
 ) -> None:
     assert main(arguments) == 1
     assert text in capsys.readouterr().err
+
+
+def test_every_flag_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for one in entries():
+        assert f"--{one.name.replace('_', '-')} " in said
+        assert entry_of(one).meaning in said, one.name
+    assert all(title in said for title in GROUPS.values())
+    assert "--start EPOCHS" in said and "(default of a recipe: 1,0)" in said
+
+
+def test_recipes_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["recipes"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in RECIPES)
+    line = next(line for line in said.splitlines() if line.startswith("mnist-0.3-ibp"))
+    assert "12.76%" in line and "9 to 19" in line
+    line = next(line for line in said.splitlines() if line.startswith("cifar10-cnn7-bn-ibp"))
+    assert line.split()[-3:] == ["-", "-", "-"]
+    assert main(["recipes", "mnist-0.3-ibp"]) == 0
+    path = tmp_path / "mine.toml"
+    path.write_text(capsys.readouterr().out)
+    assert Recipe.load(path) == RECIPES["mnist-0.3-ibp"]
+    assert main(["recipes", "mnist-0.3"]) == 1

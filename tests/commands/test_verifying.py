@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -29,41 +27,7 @@ from boundlab.errors import ArgumentError, UnsupportedOperator
 from boundlab.onnx import OnnxModel
 from boundlab.verify import Verdict
 from tests.helpers.commands import error, run
-from tests.helpers.onnx_files import model, node, written
-
-BOX = """
-(declare-const X_0 Real) (declare-const X_1 Real) (declare-const Y_0 Real)
-(assert (>= X_0 -1)) (assert (<= X_0 1)) (assert (>= X_1 -1)) (assert (<= X_1 1))
-"""
-LARGEST = 1.0 + 0.1 + 0.7
-"""Of |x0| + 0.1 x1 + 0.7 over the box."""
-
-
-def write_network(folder: Path) -> Path:
-    """relu(x0) + relu(-x0) + 0.1 x1 + 0.7, in single precision."""
-    first = np.array([[1, -1, 0], [0, 0, 1]], np.float32)
-    second = np.array([[1], [1], [0.1]], np.float32)
-    nodes = [
-        node("MatMul", ["x", "a"], ["h"]),
-        node("Add", ["h", "c"], ["s"]),
-        node("Relu", ["s"], ["r"]),
-        node("MatMul", ["r", "b"], ["z"]),
-        node("Add", ["z", "d"], ["y"]),
-    ]
-    constants = {
-        "a": first,
-        "b": second,
-        "c": np.array([0, 0, 5], np.float32),
-        "d": np.array([0.2], np.float32),
-    }
-    return written(model(nodes, {"x": (1, 2)}, ["y"], constants), folder)
-
-
-def write_property(folder: Path, threshold: float, name: str = "p.vnnlib") -> Path:
-    """The output stays below a threshold."""
-    path = folder / name
-    path.write_text(f"{BOX}(assert (>= Y_0 {threshold!r}))")
-    return path
+from tests.helpers.instances import LARGEST, rows, write_network, write_property
 
 
 @pytest.fixture
@@ -184,7 +148,7 @@ def test_what_cannot_be_read_is_an_error(
         (["net.onnx", "--instances", "i.csv", "--output", "o"], "no network or property"),
         (["--instances", "i.csv"], "--output DIR"),
         (["--instances", "none.csv", "--output", "o"], "No such file"),
-        (["--instances", "none.csv", "--output", "o", "--json", "j"], "takes --output"),
+        (["--instances", "none.csv", "--output", "o", "--result", "r"], "takes --output"),
     ],
 )
 def test_refusals(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,14 +215,6 @@ def test_counterexamples_stay_in_their_folder() -> None:
 
 
 # -- lists -----------------------------------------------------------------------------------------
-
-
-def rows(output: Path) -> dict[str, list[str]]:
-    """The lines of the results by the name of the property."""
-    with (output / "results.csv").open(newline="") as file:
-        held = list(csv.reader(file))
-    assert held[0] == HEADER
-    return {row[1]: row for row in held[1:]}
 
 
 def test_a_list(network: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,9 @@ from torch.utils import _pytree as pytree
 
 from boundlab.rules.registry import COMPOSITIONS, aten
 from tests.helpers.registry import built_in_operators
+from tests.helpers.weighted import PARAMETERS, WORDS
 from tests.operator_cases import CASES
 from tests.operator_cases.bundles import GROUPS, Bundle, centre
-from tests.rules.test_perturbed_parameters import PARAMETERS, WORDS
 
 VALUES: dict[Any, tuple[Any, ...]] = {
     aten._native_batch_norm_legit.no_stats: (

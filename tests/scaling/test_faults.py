@@ -24,7 +24,7 @@ from boundlab.commands.processes import Task, run_tasks
 from boundlab.errors import ArgumentError
 from boundlab.scaling.instances import RaySpread
 from boundlab.scaling.ray_pool import connected
-from tests.commands.test_verifying import LARGEST, write_network, write_property
+from tests.helpers.instances import LARGEST, write_network, write_property
 from tests.helpers.onnx_files import model, node, written
 
 pytestmark = [

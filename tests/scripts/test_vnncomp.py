@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_verifying import LARGEST, write_network, write_property
+from tests.helpers.instances import LARGEST, write_network, write_property
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "vnncomp"
 

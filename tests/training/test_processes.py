@@ -31,8 +31,7 @@ epochs, output = int(sys.argv[1]), Path(sys.argv[2])
 processes = Processes.here()
 trainer = Trainer(replace(PLAIN, epochs=epochs), images(), output, processes)
 trainer.resume()
-share = next(trainer._batches())
-batch = trainer.task.batch(share, torch.Generator().manual_seed(1))
+batch = next(trainer.task.batches(trainer.epoch, trainer.step))
 loss, _ = trainer._step(*batch, ScheduleValues(0.03, 0.5, 0.2, 0.0))
 loss.backward()
 if processes.rank == 0:
@@ -77,11 +76,8 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     one, two, mixed = tmp_path / "one", tmp_path / "two", tmp_path / "mixed"
     recipe = replace(PLAIN, epochs=2)
     trainer = Trainer(recipe, images(), one)
-    batch = next(trainer._batches())
-    loss, _ = trainer.objective(
-        *trainer.task.batch(batch, torch.Generator().manual_seed(1)),
-        ScheduleValues(0.03, 0.5, 0.2, 0.0),
-    )
+    batch = next(trainer.task.batches(0, 0))
+    loss, _ = trainer.objective(*batch, ScheduleValues(0.03, 0.5, 0.2, 0.0))
     expected = torch.autograd.grad(loss, list(trainer.model.parameters()))
     said = run_with(2, 2, two)
     for gradient, joint in zip(

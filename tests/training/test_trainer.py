@@ -13,8 +13,9 @@ from torch import Tensor, nn
 import boundlab as bl
 from boundlab.attacks import AttackSettings
 from boundlab.training.evaluation import evaluate
+from boundlab.training.metrics import METRICS
 from boundlab.training.objective import ScheduleValues
-from boundlab.training.trainer import CHECKPOINT, METRICS, Progress, Trainer
+from boundlab.training.trainer import CHECKPOINT, Progress, Trainer
 from tests.helpers.data import images
 from tests.helpers.recipes import TINY
 

@@ -16,6 +16,10 @@ from boundlab.onnx.table import MOST_DIMS, Ints, check_room, row, shortened
 def view(x: Tensor, shape: Ints) -> Tensor:
     """All elements in their order in another shape, of which one size may be -1. What flatten,
     squeeze and unsqueeze become once shapes are known (:mod:`boundlab.onnx.batching`)."""
+    if shape and shape[0] != -1:
+        # whether strides would do without a copy can depend on the number of samples, and torch
+        # would note an assumption of it
+        x = x.clone(memory_format=torch.contiguous_format)
     return x.reshape(shape)
 
 

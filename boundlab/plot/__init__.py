@@ -1,0 +1,19 @@
+"""Pictures of results, with matplotlib (extra ``plot``). Functions take results and, optionally,
+the matplotlib Axes to draw in, and return the Axes; style.py is the look of all of them.
+
+What is drawn contains what it stands for: no chord cuts a corner of a set.
+"""
+
+from boundlab.plot import extra as _extra  # complains first if matplotlib is missing
+from boundlab.plot.curves import curves
+from boundlab.plot.relaxation import relaxation
+from boundlab.plot.samples import margins, radii
+from boundlab.plot.sets import boxes, directions, polygon
+from boundlab.plot.style import figure, save, style, use_style
+from boundlab.plot.tube import tube
+
+__all__ = [
+    "boxes", "curves", "directions", "figure", "margins", "polygon", "radii", "relaxation", "save",
+    "style", "tube", "use_style",
+]  # fmt: skip
+del _extra
