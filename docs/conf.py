@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
@@ -63,13 +61,3 @@ html_theme_options = {"navigation_with_keys": True}
 html_show_sourcelink = False
 pygments_style = "default"
 pygments_dark_style = "github-dark"
-
-
-def setup(app: Any) -> None:
-    if not (HERE / "pictures").is_dir():
-        app.connect("source-read", _without_pictures)
-
-
-def _without_pictures(app: Any, page: str, source: list[str]) -> None:
-    """A page in a clone whose pictures have not been drawn."""
-    source[0] = re.sub(r"!\[[^]]*\]\(\.\./pictures/[^)]*\)", "", source[0])

@@ -13,7 +13,7 @@ import torch
 
 from boundlab.cli import main
 from boundlab.commands.table import parser_of_all, parsers
-from tests.helpers.pages import ROOT, commands, mentioned, name_of, pages, program
+from tests.helpers.documentation import ROOT, commands, mentioned, name_of, pages, program
 
 PAGES = pages()
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
@@ -64,8 +64,7 @@ def test_examples_run(example: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            drawn_later = "pictures" in target and not (ROOT / "docs/pictures").exists()
-            assert drawn_later or (page.parent / target).exists(), f"{name_of(page)}: {target}"
+            assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

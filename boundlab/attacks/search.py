@@ -21,6 +21,8 @@ POINTS = 64
 """Points that move together, if there are not more samples than that."""
 LOOK = 8
 """Random members that are looked at for each point that moves."""
+PASSES = 4
+"""Passes of the model that must fit into the time, where it is slow, with the points that move."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,14 @@ class Budget:
     @property
     def is_over(self) -> bool:
         return time.monotonic() > self.deadline
+
+    def points(self, seconds: float) -> int:
+        """How many points may move together if one takes so many seconds to look at: fewer only
+        where not even a look at all of them would fit into the time."""
+        left = self.deadline - time.monotonic()
+        if POINTS * seconds <= left:
+            return POINTS
+        return min(max(int(left / (PASSES * seconds)), 1), POINTS)
 
 
 class Search:
@@ -56,6 +66,8 @@ class Search:
         self.margin = torch.full((self.samples,), torch.inf, dtype=torch.float64, device=device)
         self.violated = torch.zeros_like(self.margin, dtype=torch.bool)
         self._rounds = 0
+        self._seconds = 0.0
+        """What a look at a sample took."""
         self._projects = self.region.project(self.region.centre) is not None
 
     @property
@@ -67,11 +79,13 @@ class Search:
         self._rounds += 1
         if self._rounds == 1 and knows_members(self.given):
             everyone = torch.arange(self.samples, device=self.margin.device)
+            start = time.monotonic()
             self._look(everyone, self.region.centre)
+            self._seconds = (time.monotonic() - start) / max(self.samples, 1)
         open_ones = (~self.violated).nonzero().flatten()
         if not len(open_ones):
             return
-        copies = min(max(POINTS // len(open_ones), 1), self.left)
+        copies = min(max(self.budget.points(self._seconds) // len(open_ones), 1), self.left)
         owner = open_ones.repeat(copies)
         region = self.region.samples(owner)
         if region is None:  # a region that cannot be taken apart is attacked as a whole

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -22,7 +22,13 @@ from torch.export.graph_signature import InputKind
 from boundlab.capture.complex_rows import find_row
 from boundlab.capture.complex_writer import is_complex
 from boundlab.capture.simplify import VIEWS
-from boundlab.compat.private import OpOverload, any_free_size, operators_listed_once, pytree
+from boundlab.compat.private import (
+    OpOverload,
+    any_free_size,
+    operators_listed_once,
+    pytree,
+    states_in_shape,
+)
 from boundlab.errors import BoundlabError, CaptureError
 from boundlab.rules.registry import COMPOSITIONS, RULES, aten
 from boundlab.rules.structure.table import STRUCTURES
@@ -70,7 +76,10 @@ def _taken_apart(program: ExportedProgram, table: Decompositions) -> ExportedPro
     for node in program.graph.nodes:
         if node.target in VIEWS:
             node.target = aten.reshape.default
-    with warnings.catch_warnings(), any_free_size(), operators_listed_once():
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        for context in (any_free_size, operators_listed_once, states_in_shape):
+            stack.enter_context(context())
         warnings.simplefilter("ignore")
         try:
             found = program.run_decompositions(table)

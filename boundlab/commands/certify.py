@@ -18,16 +18,10 @@ from boundlab.commands.chance import warn_of_guesses
 from boundlab.commands.deciding import Decider
 from boundlab.commands.falsifying import Falsifier
 from boundlab.commands.fingerprints import fingerprint
-from boundlab.commands.jobs import (
-    DEFAULT_METHODS,
-    EFFORT,
-    Job,
-    batch_size,
-    batches,
-    region_around,
-)
+from boundlab.commands.jobs import EFFORT, Job, batch_size, batches, region_around
 from boundlab.commands.ledger import Ledger
 from boundlab.defaults import COMPLETE
+from boundlab.defaults import METHODS as DEFAULT_METHODS
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
 from boundlab.regions import Linf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from rich.table import Table
@@ -14,13 +15,16 @@ from boundlab.commands.arguments import flat
 from boundlab.commands.bars import certify_with_bar
 from boundlab.commands.certificates import Certification, Verdict
 from boundlab.commands.counterexamples import COUNTEREXAMPLES
-from boundlab.commands.cuts import line_cuts
-from boundlab.commands.jobs import DEFAULT_METHODS, Job, check_methods, check_radii
-from boundlab.commands.report import page
+from boundlab.commands.cuts import line_cuts, telling_radius
+from boundlab.commands.jobs import Job, check_methods, check_radii
+from boundlab.commands.page import how_made, with_digest
+from boundlab.commands.report import headline, page
+from boundlab.commands.report_parts import About
 from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
-from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject
+from boundlab.commands.subjects import RESULTS, TABLE, check_folder, read_subject, said_of
 from boundlab.commands.tables import verdict_table, write_table
 from boundlab.defaults import DEMO_RADII, EPS
+from boundlab.defaults import METHODS as DEFAULT_METHODS
 from boundlab.demo import load_digits, load_model
 from boundlab.errors import ArgumentError
 from boundlab.net import Net, capture
@@ -34,13 +38,12 @@ DEMO = "demo"
 
 @dataclass(frozen=True)
 class _Output:
-    """Where results and the report go, and what the report says above them. ray: the cluster that
-    the work is spread over, if any."""
+    """Where results and the report go, and what the report says of where it comes from. ray: the
+    cluster that the work is spread over, if any."""
 
     folder: Path
     resume: bool
-    title: str
-    note: str
+    about: About
     ray: str | None = None
 
 
@@ -65,8 +68,18 @@ def demo(options: argparse.Namespace) -> None:
         "Handwritten digits (MNIST test images), and the small convolutional network that "
         "ships with boundlab, trained with interval bounds."
     )
-    output = _Output(options.output, False, "Certified digits", note)
+    made = how_made(options.given, _files_of_demo())
+    output = _Output(options.output, False, About("Certified digits", note, made))
     _run(job, capture(load_model(), images[:2]), output, options)
+
+
+def _files_of_demo() -> dict[str, str]:
+    """The weights and the digits that ship with the package."""
+    found = {}
+    for what, name in (("Weights", "digits.pt"), ("Data", "digits.npz")):
+        with as_file(files("boundlab.demo") / name) as path:
+            found[what] = with_digest(path, f"{name} of boundlab.demo")
+    return found
 
 
 def _clear(path: Path) -> None:
@@ -102,8 +115,9 @@ def certify(options: argparse.Namespace) -> None:
         attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
         timeout=options.timeout,
     )
-    title, ray = "Certified robustness", options.ray
-    output = _Output(options.output, options.resume, title, about.name, ray)
+    made = how_made(options.given, said_of(options))
+    said = About("Certified robustness", about.name, made)
+    output = _Output(options.output, options.resume, said, options.ray)
     _run(job, about.net, output, options)
 
 
@@ -124,10 +138,11 @@ def _run(job: Job, net: Net, output: _Output, options: argparse.Namespace) -> No
         found = certify_with_bar(net, job, results, output.resume, bar, spread)
     console.print(_table(found))
     write_table(output.folder / TABLE, verdict_table(found))
-    with busy(options, "drawing the report"):
-        cuts = line_cuts(net, found, job.images, found.radii[len(found.radii) // 2], job.device)
+    radius = telling_radius(found, found.radii[headline(found)])
     report = output.folder / REPORT
-    write_atomically(report, page(found, job.images, cuts, output.title, note=output.note))
+    with busy(options, "drawing the report"):
+        cuts = line_cuts(net, found, job.images, radius, job.device)
+        write_atomically(report, page(found, job.images, cuts, output.about))
     say(console, f"Report: {report}")
     files = {"results": str(results), "report": str(report)}
     write_json(options, {**document(found), **files})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from boundlab.commands.page import document, footer, table
 from boundlab.commands.sweep_charts import Point, scatter
-from boundlab.commands.sweep_report import STYLE, head, table
+from boundlab.commands.sweep_report import STYLE
 from boundlab.commands.tool_results import Pair, Result, contradictions
-from boundlab.version import VERSION
 
 HEADS = ("Instance", "Set", "A", "B", "A, s", "B, s")
 
@@ -36,7 +36,6 @@ def compare_page(
     )
     said = "".join(f'<p class="soft remark">{escape(line)}</p>' for line in remarks)
     parts = [
-        head("A and B", STYLE),
         f'<h1>{title}</h1><dl class="made">{facts}</dl>',
         _list("Contradictions", "One says sat, the other unsat: one of the two is wrong.", against),
         f"<h2>Sets</h2>{table(header, cells, last)}{said}",
@@ -46,11 +45,12 @@ def compare_page(
             "What the other leaves open.",
             [one for one in pairs if one.a.is_decided != one.b.is_decided],
         ),
-        f"<footer>Made by boundlab {escape(VERSION)}. Columns A and B: what each decides; clash: "
-        "contradictions; time A/B: the median of the seconds of A over those of B where both "
-        "decide and agree.</footer></main></body></html>\n",
+        footer(
+            "Columns A and B: what each decides; clash: contradictions; time A/B: the median of "
+            "the seconds of A over those of B where both decide and agree."
+        ),
     ]
-    return "\n".join(part for part in parts if part)
+    return document("A and B", parts, STYLE)
 
 
 def _list(title: str, note: str, pairs: Sequence[Pair]) -> str:

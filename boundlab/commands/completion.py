@@ -150,7 +150,16 @@ def zsh(commands: Mapping[str, Sequence[Flag]]) -> str:
         lines += [f"        {name})", "            _arguments \\"]
         parts = [f"                {_quoted(one)}" for flag in flags for one in _zsh_flag(flag)]
         lines += [" \\\n".join(parts), "            ;;"]
-    lines += ["    esac", "}", "compdef _boundlab boundlab", ""]
+    lines += [
+        "    esac",
+        "}",
+        'if [ "$funcstack[1]" = _boundlab ]; then  # read by autoload, to complete at once',
+        '    _boundlab "$@"',
+        "else",
+        "    compdef _boundlab boundlab",
+        "fi",
+        "",
+    ]
     return "\n".join(lines)
 
 

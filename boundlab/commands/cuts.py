@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from boundlab.commands.jobs import region_around
 from boundlab.errors import BoundlabError
 from boundlab.net import Net
 
-LINEAR = ("crown-ibp", "crown", "forward+backward")
+LINEAR = ("crown-ibp", "crown", "forward+backward", "forward+crown")
 """The methods that end in linear functions of the input."""
 
 
@@ -44,21 +45,21 @@ def line_cuts(
     device: torch.device | str = "cpu",
     points: int = 121,
 ) -> list[Cut]:
-    """Cuts by every linear method that was run, through the region of the correct image that is
-    closest to the edge of being verified.
+    """Cuts by every linear method that was run, through the region of the correct image where they
+    differ most.
 
     images: (N, *shape), the same ones. device: that of the net. The segment leads towards the worst
     point of the first method's lower bound. Empty if no image is classified correctly or no linear
     method was run.
     """
     methods = [method for method in found.methods if method in LINEAR]
-    margins = found.best_margins(radius)
-    edge = torch.where(found.correct, margins.amin(1).abs().nan_to_num(torch.inf), torch.inf)
-    if not methods or not bool(edge.isfinite().any()):
+    if not methods:
         return []
-    image = int(edge.argmin())
+    image = most_telling(found, methods, radius)
+    if image is None:
+        return []
     label = int(found.labels[image])
-    rival = int(margins[image].argmin())
+    rival = int(found.best_margins(radius)[image].argmin())
     rival += rival >= label
     spec = torch.zeros(1, found.task.classes)
     spec[0, label], spec[0, rival] = 1.0, -1.0
@@ -80,6 +81,37 @@ def line_cuts(
         lower, upper = flat @ lower_A.flatten() + lower_b, flat @ upper_A.flatten() + upper_b
         cuts.append(Cut(image, label, rival, method, radius, place, value, lower, upper))
     return cuts
+
+
+def telling_radius(found: Certification, usual: float) -> float:
+    """The radius at which the smallest margins of a correct image differ most between the methods
+    that end in linear functions; ``usual`` if they differ nowhere."""
+    methods = [method for method in found.methods if method in LINEAR]
+    spreads = {usual: 0.0}
+    for radius in found.radii:
+        if methods:
+            usable, spread = _spread(found, methods, radius)
+            spreads[radius] = float(torch.where(usable, spread, 0.0).max())
+    return max(spreads, key=lambda radius: spreads[radius])
+
+
+def _spread(found: Certification, methods: Sequence[str], radius: float) -> tuple[Tensor, Tensor]:
+    """Which images are classified correctly and bounded by all methods, and by how much their
+    smallest margins differ between these: (N,) each."""
+    least = torch.stack([found.run(method, radius).least for method in methods])  # (methods, N)
+    return found.correct & least.isfinite().all(0), least.amax(0) - least.amin(0)
+
+
+def most_telling(found: Certification, methods: Sequence[str], radius: float) -> int | None:
+    """The correct image whose smallest margins differ most between the methods; of a single method
+    that closest to the edge of being proved."""
+    usable, spread = _spread(found, methods, radius)
+    if not bool(usable.any()):
+        return None
+    if len(methods) == 1:
+        edge = found.run(methods[0], radius).least.abs()
+        return int(torch.where(usable, edge, torch.inf).argmin())
+    return int(torch.where(usable, spread, -torch.inf).argmax())
 
 
 @torch.no_grad()

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from html import escape
 
 import torch
 from rich.table import Table
@@ -17,23 +15,24 @@ from torch import Tensor
 from boundlab.commands import tables
 from boundlab.commands.bars import bar_of_images
 from boundlab.commands.certify import prepare
-from boundlab.commands.charts import bins, histogram, number
+from boundlab.commands.charts import bins, number
 from boundlab.commands.counterexamples import Counterexamples
 from boundlab.commands.jobs import Job, check_methods
+from boundlab.commands.page import how_made
 from boundlab.commands.radius_ledger import RadiiSoFar, RadiusLedger, RadiusSearch
-from boundlab.commands.report import STYLE
-from boundlab.commands.speaking import Json, out, progress, say, write_json
+from boundlab.commands.radius_report import Searched, highest, median, radius_page
+from boundlab.commands.report_parts import About
+from boundlab.commands.speaking import Json, busy, out, progress, say, write_json
 from boundlab.commands.subjects import (
     RESULTS,
-    Subject,
     check_folder,
     read_subject,
+    said_of,
 )
 from boundlab.radius import certified_radius
 from boundlab.scaling.parts import Subject as Parted
 from boundlab.scaling.parts import parts_on
 from boundlab.storage.files import write_atomically
-from boundlab.version import VERSION
 
 TABLE, REPORT = "radii", "index.html"
 LINES, WIDTH = 12, 40
@@ -46,6 +45,7 @@ def radius(options: argparse.Namespace) -> None:
     (method,) = check_methods([options.method])
     search = RadiusSearch(method, options.most, options.tolerance, options.steps, options.restarts)
     about = read_subject(options)
+    made = how_made(options.given, said_of(options))
     console, bar = out(options), progress(options)
     job = Job(
         about.images,
@@ -76,7 +76,10 @@ def radius(options: argparse.Namespace) -> None:
     found = ledger.found
     tables.write_table(options.output / TABLE, _table(found, job.labels, predictions, job.norm))
     report = options.output / REPORT
-    write_atomically(report, _page(found, search, about))
+    known = Searched(task, images, job.labels, predictions, found, search)
+    with busy(options, "drawing the report"):
+        drawn = radius_page(known, About("Certified radii", about.name, made))
+        write_atomically(report, drawn)
     console.print(_summary(found, predictions == job.labels))
     console.print(_histogram(found))
     say(console, f"Report: {report}")
@@ -149,10 +152,6 @@ def _document(found: RadiiSoFar, search: RadiusSearch, correct: Tensor) -> dict[
     }
 
 
-def _median(values: Tensor) -> str:
-    return number(float(values.median())) if len(values) else "none"
-
-
 def _summary(found: RadiiSoFar, correct: Tensor) -> Table:
     table = Table(
         title=f"{int(correct.sum())} of {len(found)} images are classified correctly",
@@ -165,54 +164,16 @@ def _summary(found: RadiiSoFar, correct: Tensor) -> Table:
     for name, values in kinds.items():
         ends = [number(float(end)) for end in (values.min(), values.max())] if len(values) else []
         low, high = ends or ("", "")
-        table.add_row(name, str(len(values)), low, _median(values), high)
+        table.add_row(name, str(len(values)), low, median(values), high)
     return table
-
-
-def _ends(found: RadiiSoFar) -> float:
-    """Where the axis of histograms ends."""
-    finite = found.broken[found.broken.isfinite()]
-    return float(torch.cat([found.proved, finite, torch.zeros(1).double()]).max())
 
 
 def _histogram(found: RadiiSoFar) -> Table:
     """How many images are proved up to where."""
-    high = _ends(found)
+    high = highest(found)
     counts = bins(found.proved.tolist(), high, LINES)
     table = Table(title="proved radii", title_justify="left", box=None, show_header=False)
     for i, count in enumerate(counts):
         bar = "█" * round(WIDTH * count / (max(counts) or 1))
         table.add_row(f"{number(i * high / LINES)} ...", bar, str(count))
     return table
-
-
-def _page(found: RadiiSoFar, search: RadiusSearch, about: Subject) -> str:
-    high = _ends(found)
-    finite = found.broken[found.broken.isfinite()]
-    parts: Sequence[tuple[str, list[int]]] = (
-        ("proved", bins(found.proved.tolist(), high)),
-        ("broken", bins(finite.tolist(), high)),
-    )
-    key = "".join(
-        f'<span><i class="key" style="background:var(--{colour})"></i>{what}</span> '
-        for colour, what in (("good", "largest proved"), ("bad", "smallest broken"))
-    )
-    facts = (
-        (str(len(found)), "images"),
-        (_median(found.proved), f"median radius proved by {search.method}"),
-        (_median(finite), f"median broken radius of {len(finite)} images"),
-        (f"L{about.norm.replace('inf', '∞')}", "norm"),
-    )
-    shown = "".join(f"<li><b>{escape(value)}</b>{escape(what)}</li>" for value, what in facts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        'content="width=device-width, initial-scale=1"><title>Certified radii</title>'
-        f"<style>{STYLE}</style></head><body><main><h1>Certified radii</h1>"
-        f'<p class="soft">{escape(about.name)}</p><ul class="facts">{shown}</ul>'
-        "<h2>How many images have which radius</h2><p class='soft'>Inside the proved radius no "
-        "input changes the class; inside the broken one an input was found that does. Between the "
-        f'two nothing is known.</p><p class="soft keys">{key}</p>'
-        f"<figure>{histogram(parts, high)}</figure>"
-        f"<footer>Made by boundlab {escape(VERSION)}. Misclassified images have both radii 0. "
-        "Bounds are computed in floating point.</footer></main></body></html>\n"
-    )

@@ -17,6 +17,7 @@ from boundlab.commands.devices import device_named
 from boundlab.commands.jobs import check_images
 from boundlab.commands.journal import refuse_to_replace
 from boundlab.commands.loading import load_net
+from boundlab.commands.page import with_digest
 from boundlab.commands.speaking import busy
 from boundlab.net import Net
 
@@ -66,3 +67,15 @@ def read_subject(options: argparse.Namespace) -> Subject:
         )
     name = f"{options.model} on {options.data.name}"
     return Subject(net, images, labels, options.norm, valid, options.batch, device, name)
+
+
+def said_of(options: argparse.Namespace) -> dict[str, str]:
+    """What the arguments of a command name, by what it is: files with their SHA-256, and a factory
+    as it is called."""
+    model: str = options.model
+    if Path(model).is_file():
+        model = with_digest(Path(model))
+    found = {"Model": model}
+    if options.weights is not None:
+        found["Weights"] = with_digest(options.weights)
+    return found | {"Data": with_digest(options.data)}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from boundlab.commands.charts import ticks
+from boundlab.commands.charts import begin, rule, text, whole_ticks
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 46
@@ -78,12 +78,12 @@ def cactus(lines: Sequence[Line], end: float) -> str:
     most = max((len(line.seconds) for line in lines), default=0) or 1
     bottom = HEIGHT - BOTTOM
     up = lambda count: bottom - (bottom - TOP) * count / most
-    parts = [_begin("cactus", WIDTH, HEIGHT, "instances decided against time")]
-    for count in _whole_ticks(most):
-        parts.append(_rule(LEFT, WIDTH - RIGHT, up(count)))
-        parts.append(_text(LEFT - 8, up(count) + 4, str(count), "end"))
+    parts = [begin("cactus", WIDTH, HEIGHT, "instances decided against time")]
+    for count in whole_ticks(most):
+        parts.append(rule(LEFT, WIDTH - RIGHT, up(count)))
+        parts.append(text(LEFT - 8, up(count) + 4, str(count), "end"))
     parts += _across(across, bottom)
-    parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 6, "seconds of an instance"))
+    parts.append(text((LEFT + WIDTH) / 2, HEIGHT - 6, "seconds of an instance"))
     for line in lines:
         height, path = up(0), f"M {across.first:.1f} {up(0):.1f}"
         for count, seconds in enumerate(sorted(line.seconds), 1):
@@ -103,11 +103,11 @@ def decades(parts: Sequence[tuple[str, str, Sequence[int]]]) -> str:
     totals = [sum(one.count(k) for one in places) for k in range(last + 1)]
     most, bottom = max(totals) or 1, HEIGHT - BOTTOM
     step = (WIDTH - LEFT - RIGHT) / (last + 1)
-    found = [_begin("decades", WIDTH, HEIGHT, "how many instances took how many domains")]
-    for tick in _whole_ticks(most):
+    found = [begin("decades", WIDTH, HEIGHT, "how many instances took how many domains")]
+    for tick in whole_ticks(most):
         height = bottom - (bottom - TOP) * tick / most
-        found.append(_rule(LEFT, WIDTH - RIGHT, height))
-        found.append(_text(LEFT - 8, height + 4, str(tick), "end"))
+        found.append(rule(LEFT, WIDTH - RIGHT, height))
+        found.append(text(LEFT - 8, height + 4, str(tick), "end"))
     for k in range(last + 1):
         top = float(bottom)
         left = LEFT + k * step
@@ -119,8 +119,8 @@ def decades(parts: Sequence[tuple[str, str, Sequence[int]]]) -> str:
                 f'width="{0.72 * step:.1f}" height="{size:.1f}">'
                 f"<title>{escape(label)}, {_range(k)} domains: {one.count(k)}</title></rect>"
             )
-        found.append(_text(left + step / 2, bottom + 17, _range(k)))
-    found.append(_text((LEFT + WIDTH) / 2, HEIGHT - 6, "domains of an instance"))
+        found.append(text(left + step / 2, bottom + 17, _range(k)))
+    found.append(text((LEFT + WIDTH) / 2, HEIGHT - 6, "domains of an instance"))
     return "".join(found) + "</svg>"
 
 
@@ -140,21 +140,21 @@ def scatter(points: Sequence[Point], across: str, up: str) -> str:
     held = [value for one in points for value in (one.across, one.up) if value is not None]
     inner, bottom = SIDE - 44, SIDE - BOTTOM
     x_axis, y_axis = LogAxis.over(held, LEFT, inner), LogAxis.over(held, bottom, 44)
-    parts = [_begin("scatter", SIDE, SIDE, f"seconds of {across} and of {up}")]
+    parts = [begin("scatter", SIDE, SIDE, f"seconds of {across} and of {up}")]
     for tick in x_axis.ticks():
         place, height = x_axis.at(tick), y_axis.at(tick)
-        parts.append(_rule(LEFT, inner, height))
+        parts.append(rule(LEFT, inner, height))
         parts.append(
             f'<line class="tick" x1="{place:.1f}" x2="{place:.1f}" y1="44" y2="{bottom}"/>'
         )
-        parts.append(_text(place, bottom + 17, f"{tick:g}"))
-        parts.append(_text(LEFT - 8, height + 4, f"{tick:g}", "end"))
+        parts.append(text(place, bottom + 17, f"{tick:g}"))
+        parts.append(text(LEFT - 8, height + 4, f"{tick:g}", "end"))
     parts.append(f'<line class="equal" x1="{LEFT}" y1="{bottom}" x2="{inner}" y2="44"/>')
     right, top = inner + 22, 22
     parts.append(f'<line class="open" x1="{right}" x2="{right}" y1="44" y2="{bottom}"/>')
     parts.append(f'<line class="open" x1="{LEFT}" x2="{inner}" y1="{top}" y2="{top}"/>')
-    parts.append(_text(right, 36, "open"))
-    parts.append(_text(LEFT - 8, top + 4, "open", "end"))
+    parts.append(text(right, 36, "open"))
+    parts.append(text(LEFT - 8, top + 4, "open", "end"))
     for one in points:
         x, y = float(right), float(top)
         if one.across is not None:
@@ -165,28 +165,13 @@ def scatter(points: Sequence[Point], across: str, up: str) -> str:
             f'<circle class="{one.kind}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
             f"<title>{escape(one.label)}</title></circle>"
         )
-    parts.append(_text((LEFT + inner) / 2, SIDE - 6, f"seconds of {across}"))
+    parts.append(text((LEFT + inner) / 2, SIDE - 6, f"seconds of {across}"))
     turned = f'transform="rotate(-90 12 {(bottom + 44) / 2:.1f})"'
-    parts.append(_text(12, (bottom + 44) / 2, f"seconds of {up}", more=turned))
+    parts.append(text(12, (bottom + 44) / 2, f"seconds of {up}", more=turned))
     return "".join(parts) + "</svg>"
 
 
 # -- parts -----------------------------------------------------------------------------------------
-
-
-def _begin(kind: str, width: int, height: int, label: str) -> str:
-    return (
-        f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(label)}">'
-    )
-
-
-def _rule(left: float, right: float, height: float) -> str:
-    return f'<line class="tick" x1="{left}" x2="{right}" y1="{height:.1f}" y2="{height:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str = "middle", more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 
 def _across(axis: LogAxis, bottom: float) -> list[str]:
@@ -196,12 +181,8 @@ def _across(axis: LogAxis, bottom: float) -> list[str]:
         place = axis.at(tick)
         line = f'x1="{place:.1f}" x2="{place:.1f}" y1="{TOP}" y2="{bottom}"'
         parts.append(f'<line class="tick" {line}/>')
-        parts.append(_text(place, bottom + 17, f"{tick:g}"))
+        parts.append(text(place, bottom + 17, f"{tick:g}"))
     return parts
-
-
-def _whole_ticks(most: int) -> list[int]:
-    return sorted({int(tick) for tick in ticks(0.0, float(most)) if tick == int(tick)})
 
 
 def _decade(domains: int) -> int:

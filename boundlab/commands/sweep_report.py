@@ -7,16 +7,23 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from urllib.parse import quote
 
 from boundlab.commands.charts import number
 from boundlab.commands.competition import ERROR, SAT, TIMEOUT, UNKNOWN, UNSAT, WORDS
 from boundlab.commands.outcomes import Outcome
-from boundlab.commands.report import STYLE as COMMON
+from boundlab.commands.page import (
+    LIST_SCRIPT,
+    asset,
+    choice,
+    document,
+    footer,
+    made_section,
+    meter,
+    table,
+)
 from boundlab.commands.sweep_charts import Line, cactus, decades
 from boundlab.commands.sweeps import Entry, Sweep
-from boundlab.version import VERSION
 
 NEAREST = 25
 """Open instances whose margins are shown at most."""
@@ -27,9 +34,8 @@ TINY = 1e-12
 START = "start and reading"
 """What a process does before the first stage and after the last."""
 
-_FILES = files("boundlab.commands")
-STYLE = COMMON + (_FILES / "sweep_report.css").read_text(encoding="utf-8")
-SCRIPT = (_FILES / "sweep_report.js").read_text(encoding="utf-8")
+STYLE = asset("sweep_report.css")
+SCRIPT = LIST_SCRIPT + asset("sweep_report.js")
 
 
 def sweep_page(sweep: Sweep) -> str:
@@ -37,7 +43,6 @@ def sweep_page(sweep: Sweep) -> str:
     done = [outcome for one in sweep.entries if (outcome := one.outcome) is not None]
     title = f"{sweep.name}: {_decided(done)} of {len(sweep.entries)} decided"
     parts = [
-        head(title, STYLE),
         f"<h1>{escape(title)}</h1>",
         _facts(sweep, done),
         _interrupted(sweep, done),
@@ -47,22 +52,14 @@ def sweep_page(sweep: Sweep) -> str:
         _domains(done),
         _margins(sweep),
         _instances(sweep),
-        _made(sweep),
-        f"<footer>Made by boundlab {escape(VERSION)}. unsat: proved, nothing satisfies the "
-        "property file, which describes the unsafe set. sat: an input that satisfies it was found, "
-        "and replayed. timeout and unknown: neither. Seconds are those of a whole process, its "
-        f"start included.</footer></main><script>{SCRIPT}</script></body></html>\n",
+        made_section(sweep.made),
+        footer(
+            "unsat: proved, nothing satisfies the property file, which describes the unsafe set. "
+            "sat: an input that satisfies it was found, and replayed. timeout and unknown: "
+            "neither. Seconds are those of a whole process, its start included."
+        ),
     ]
-    return "\n".join(part for part in parts if part)
-
-
-def head(title: str, style: str) -> str:
-    """The begin of a page, up to its main part."""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        'content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
-    )
+    return document(title, parts, STYLE, SCRIPT)
 
 
 def _decided(outcomes: Iterable[Outcome]) -> int:
@@ -119,32 +116,6 @@ def _interrupted(sweep: Sweep, done: Sequence[Outcome]) -> str:
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], last: Sequence[str] = ()) -> str:
-    """A table of cells of HTML; the first of a row is its name. last: a row that sums up."""
-    body = "".join(_row(row) for row in rows)
-    foot = ""
-    if last:
-        foot = f"<tfoot>{_row(last)}</tfoot>"
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    return (
-        '<div class="scroll"><table class="summary">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table></div>"
-    )
-
-
-def _row(cells: Sequence[str]) -> str:
-    name, *others = cells
-    found = f'<tr><th scope="row">{name}</th>'
-    kinds = {"0": ' class="zero"'}
-    return found + "".join(f"<td{kinds.get(cell, '')}>{cell}</td>" for cell in others) + "</tr>"
-
-
-def _share(part: float) -> str:
-    """A bar and the number that it shows."""
-    meter = f'<span class="meter"><i style="width:{100 * part:.1f}%"></i></span>'
-    return f'{meter}<span class="share">{part:.1%}</span>'
-
-
 def _sets(sweep: Sweep) -> str:
     by_set = sweep.by_set()
     rows = [_set(name, entries) for name, entries in by_set.items()]
@@ -158,7 +129,7 @@ def _sets(sweep: Sweep) -> str:
 def _set(name: str, entries: Sequence[Entry]) -> list[str]:
     done = [outcome for one in entries if (outcome := one.outcome) is not None]
     part = _decided(done) / max(len(entries), 1)
-    cells = [escape(name), str(len(entries)), _share(part)]
+    cells = [escape(name), str(len(entries)), meter(part)]
     cells += [str(_count(done, word)) for word in WORDS]
     if not done:
         return [*cells, "", ""]
@@ -212,7 +183,7 @@ def _stages(done: Sequence[Outcome]) -> str:
             median = f"{statistics.median(decided):.2f}"
         cells = [_count(own, UNSAT), _count(own, SAT), len(own) - len(decided)]
         part = spent.get(name, 0.0) / (total or 1.0)
-        took = [f"{spent.get(name, 0.0):.1f}", _share(part)]
+        took = [f"{spent.get(name, 0.0):.1f}", meter(part)]
         rows.append([escape(name), *map(str, cells), median, *took])
     columns = ("Stage", "unsat", "sat", "left open", "median s", "time in it, s", "of the time")
     unknown = sum(not one.stages for one in done)
@@ -333,13 +304,7 @@ def _choice(name: str, values: Sequence[str]) -> str:
     """A list to choose from; nothing where there is no choice."""
     if len(values) < 2:
         return ""
-    options = "".join(
-        f'<option value="{escape(value)}">{escape(value)}</option>' for value in values
-    )
-    return (
-        f'<select name="{name}" aria-label="{name}"><option value="">every {name}</option>'
-        f"{options}</select>"
-    )
+    return choice(name, {"": f"every {name}"} | {value: value for value in values}, name)
 
 
 def _word(one: Entry) -> str:
@@ -371,11 +336,3 @@ def _instance(one: Entry, sweep: Sweep) -> str:
         f'<td data-value="{bound}">{shown}</td>'
         f'<td class="stage" title="{escape(found.stages)}">{escape(found.stage)}</td></tr>'
     )
-
-
-def _made(sweep: Sweep) -> str:
-    facts = "".join(
-        f"<dt>{escape(what)}</dt><dd><code>{escape(value)}</code></dd>"
-        for what, value in sweep.made
-    )
-    return f'<h2>How it was made</h2><dl class="made">{facts}</dl>'

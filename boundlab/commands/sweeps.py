@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-import torch
 
 from boundlab.commands.benchmark import COUNTEREXAMPLES, Plan, counterexample_names
 from boundlab.commands.competition import SAT, Instance
 from boundlab.commands.outcomes import Outcome, OutcomeFile
-from boundlab.version import VERSION
 
 OPTIONAL = ("onnxruntime", "highspy", "onnx", "vnnlib")
 """Packages that take part if they are installed."""
@@ -63,22 +56,3 @@ def sweep_of(plan: Plan, held: OutcomeFile, name: str, made: Sequence[tuple[str,
                 example = ""
         entries.append(Entry(instance, outcome, example))
     return Sweep(name, tuple(entries), tuple(made))
-
-
-def how_made(command: str, listed: Path) -> list[tuple[str, str]]:
-    """The command, the versions of what takes part, and the digest of the list, in words."""
-    found = [
-        ("Command", command),
-        ("List", f"{listed}, SHA-256 {hashlib.sha256(listed.read_bytes()).hexdigest()}"),
-        ("boundlab", VERSION),
-        ("torch", str(torch.__version__)),
-        ("Python", platform.python_version()),
-    ]
-    for name in OPTIONAL:
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:
-            found.append((name, "not installed"))
-    found.append(("Machine", f"{platform.system()} {platform.machine()}"))
-    found.append(("Written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
-    return found

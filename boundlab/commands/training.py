@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from boundlab.commands.devices import device_named, set_threads
 from boundlab.commands.parsers.train import entries
 from boundlab.commands.speaking import say
 from boundlab.errors import ArgumentError
-from boundlab.training.checkpoints import CHECKPOINT, read_checkpoint, usable
+from boundlab.training.checkpoints import CHECKPOINT, read_checkpoint, source_of, usable
 from boundlab.training.datasets import training_set
 from boundlab.training.entries import OWN, is_code
 from boundlab.training.processes import Processes
@@ -56,11 +57,9 @@ def _train_with(
     try:
         follow(trainer, console)
     except KeyboardInterrupt:
-        say(
-            console,
-            f"stopped in epoch {trainer.epoch}, step {trainer.step}; boundlab train --resume "
-            f"--output {output} goes on from there",
-        )
+        again = " ".join(["boundlab train --resume --output", str(output), *_code(recipe).values()])
+        where = f"epoch {trainer.epoch}, step {trainer.step}"
+        say(console, f"stopped in {where}; {again} goes on from there")
         raise
     say(console, f"Trained: {output / CHECKPOINT}")
 
@@ -103,13 +102,13 @@ def _stored(options: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     path = options.output / CHECKPOINT
     state = read_checkpoint(path)
     with usable(path):
-        recipe = Recipe.read(state["recipe"])
-        known = {"files": None, "limit": None, **dict(state.get("source") or {})}
+        recipe, known = Recipe.read(state["recipe"]), source_of(state)
     given = _given(options)
-    _check_code(path, recipe, given)
-    wanted = Recipe.read(given, recipe)
+    wanted, named = Recipe.read(given, recipe), set(given)
     if options.recipe is not None:
         wanted = Recipe.read({"epochs": recipe.epochs, **given}, recipe_given(options.recipe))
+        named = {"model", "data"}
+    _check_code(path, recipe, named)
     changed = recipe.differences(wanted)
     if options.limit is not None and options.limit != known["limit"]:
         was = known["limit"] or "none"
@@ -123,20 +122,22 @@ def _stored(options: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     return wanted, _source(files, known["limit"])
 
 
-def _check_code(path: Path, recipe: Recipe, given: dict[str, Any]) -> None:
-    """An error if a checkpoint names code that the command does not name: a file never says what is
-    run."""
+def _check_code(path: Path, recipe: Recipe, named: Collection[str]) -> None:
+    """An error if a checkpoint names code that the command does not name: a checkpoint never says
+    what is run. named: entries of the recipe that the command gives."""
     if OWN in (recipe.model, recipe.data):
         raise ArgumentError(
             f"{path} is of boundlab.fit: run the script again, with the same output, to go on"
         )
-    left = [
-        f"--{key} {value}"
-        for key, value in (("model", recipe.model), ("data", recipe.data))
-        if is_code(value) and key not in given
-    ]
+    left = [flag for key, flag in _code(recipe).items() if key not in named]
     if left:
         raise ArgumentError(
             f"{path} was trained with code of your own, which is run only where the command names "
             f"it: add {' '.join(left)}"
         )
+
+
+def _code(recipe: Recipe) -> dict[str, str]:
+    """The flags that name code of the user's own, by entry of the recipe."""
+    values = {"model": recipe.model, "data": recipe.data}
+    return {key: f"--{key} {value}" for key, value in values.items() if is_code(value)}

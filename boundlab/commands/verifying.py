@@ -16,10 +16,11 @@ from boundlab.commands.competition import ERROR, WORDS, Instance, read_instances
 from boundlab.commands.limits import end_with_parent, is_about_memory
 from boundlab.commands.memory_limit import limit_memory
 from boundlab.commands.outcomes import Outcome, OutcomeFile
+from boundlab.commands.page import how_made, with_digest
 from boundlab.commands.queries import load_query, networks_given
 from boundlab.commands.speaking import STDOUT, Json, busy, out, progress, say, write_json
 from boundlab.commands.sweep_report import sweep_page
-from boundlab.commands.sweeps import how_made, sweep_of
+from boundlab.commands.sweeps import OPTIONAL, sweep_of
 from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError, BoundlabError, MemoryLimit
 from boundlab.scaling.instances import plan_on, spread
@@ -107,7 +108,7 @@ def _list(options: argparse.Namespace) -> None:
     if report.exists() and not results.exists():
         raise ArgumentError(f"{report} is of something else: give another --output")
     held = OutcomeFile.open(results, options.resume)
-    made = how_made(options.given, path)
+    made = how_made(options.given, {"List": with_digest(path)}, OPTIONAL)
     console, bar = out(options), progress(options)
     name = path.resolve().parent.name
     try:

@@ -33,11 +33,6 @@ def undisturbed(of_model: bool = False) -> Iterator[None]:
         yield
 
 
-def gradients_if(wanted: bool) -> torch.set_grad_enabled:
-    """A context without gradients, unless they are wanted and enabled."""
-    return torch.set_grad_enabled(wanted and torch.is_grad_enabled())
-
-
 def usable(value: Any) -> Any:
     """A tensor that was made in inference mode as one that gradients may pass through; anything
     else as it is."""

@@ -11,13 +11,15 @@ import builtins
 import functools
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sympy
 import torch
 from torch import Tensor, nn
+from torch._C import DispatchKey
+from torch._decomp import decompositions as _decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo import config as _dynamo
 from torch._export import utils as _export_utils
@@ -54,6 +56,8 @@ __all__ = [
     "qualified_name",
     "quiet",
     "size_expression",
+    "states_in_shape",
+    "trace_by",
     "version",
     "will_execute",
 ]
@@ -254,6 +258,37 @@ def free_sizes_computed() -> AbstractContextManager[None]:
         return nullcontext()
     found: AbstractContextManager[None] = enable_python_dispatcher()
     return found
+
+
+def states_in_shape() -> AbstractContextManager[None]:
+    """What torch 2.6 decomposes an LSTM into has one dimension too many in its last states, if the
+    batch is not 1. Within this context it has not; torch 2.10 needs nothing.
+
+    Without it models that return these states, or compute with them, would be refused there.
+    """
+    if VERSION >= (2, 10):
+        return nullcontext()
+    return _replaced(_decompositions, "one_layer_lstm", _one_layer)
+
+
+_one_layer_of_torch = _decompositions.one_layer_lstm
+
+
+def _one_layer(*args: Any, **kwargs: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Last states are (batch, features)."""
+    output, states = _one_layer_of_torch(*args, **kwargs)
+    return output, tuple(state.reshape(state.shape[-2:]) for state in states)
+
+
+def trace_by(op: OpOverload, function: Callable[..., Any]) -> None:
+    """Have torch trace an operator by a function that computes the same with other operators.
+
+    In torch 2.6 some operators (quantile) look at numbers of their arguments, which tracing does
+    not have. The program still has the operator; torch 2.10 needs nothing. Without it no quantiles
+    could be captured there.
+    """
+    if VERSION < (2, 10) and DispatchKey.CompositeImplicitAutograd not in op.py_kernels:
+        op.py_impl(DispatchKey.CompositeImplicitAutograd)(function)
 
 
 @contextmanager

@@ -10,10 +10,7 @@ import numpy as np
 
 from boundlab.errors import ArgumentError
 
-PILLOW = (
-    "Pillow is needed to decode pictures, and it comes with matplotlib: pip install "
-    "'boundlab[plot]', or pip install pillow"
-)
+PILLOW = "Pillow is needed to decode pictures: pip install 'boundlab[data]', or pip install pillow"
 
 
 def places(directory: Path, folders: Sequence[str]) -> Iterator[Path]:

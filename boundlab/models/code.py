@@ -1,5 +1,6 @@
 """Models and data that a user's own code makes, named as ``package.module:factory``. Naming such
-code runs it: names come from whoever gives a command or calls a function, never out of a file."""
+code runs it: names come from whoever gives a command or a recipe, or calls a function, never out of
+a checkpoint."""
 
 from __future__ import annotations
 

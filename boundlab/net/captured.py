@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.capture.torch_export import export
+from boundlab.capture.torch_export import Function, export
 from boundlab.compat.ambient import undisturbed
 from boundlab.compat.collector import without_collector
 from boundlab.compat.private import pytree
@@ -25,13 +25,14 @@ Examples = tuple[tuple[Any, ...], dict[str, Any]]
 class Captured:
     """A model as a graph. source: holds its parameters. inputs, outputs: the structures of its
     arguments and results. device: where it was captured, if its graph holds tensors or makes them
-    there."""
+    there. training: whether a part of it was in train mode."""
 
     source: nn.Module | ExportedProgram
     graph: Graph
     inputs: pytree.TreeSpec
     outputs: pytree.TreeSpec
     device: torch.device | None = None
+    training: bool = False
 
     @staticmethod
     def of(
@@ -43,11 +44,11 @@ class Captured:
         """Capture a model on examples. own_size: for their batch size alone."""
         with undisturbed(of_model=True), without_collector():
             graph, inputs, outputs = export(source, *examples, batched, own_size)
-        device = None
+        device, training = None, is_training(source)
         if graph.knows_devices:
             tensors = [leaf for leaf in pytree.tree_leaves(examples) if has_dimensions(leaf)]
             device = tensors[0].device if tensors else None
-        return Captured(source, graph, inputs, outputs, device)
+        return Captured(source, graph, inputs, outputs, device, training)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -83,6 +84,15 @@ class Captured:
         nodes = self.graph.nodes
         last = {node.origin.module: name for name, node in nodes.items() if node.origin.module}
         return last | dict(self.graph.modules)
+
+
+def is_training(source: nn.Module | ExportedProgram) -> bool:
+    """Whether any part of a model is in train mode. A callable that uses no module has no mode, and
+    may be trained at any time."""
+    if isinstance(source, ExportedProgram):
+        return False
+    parts = list(source.modules_used) if isinstance(source, Function) else [source]
+    return not parts or any(module.training for part in parts for module in part.modules())
 
 
 def has_dimensions(value: object) -> bool:

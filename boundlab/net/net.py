@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.compat.ambient import gradients_if, undisturbed
+from boundlab.compat.ambient import undisturbed
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, MemoryLimit
 from boundlab.graph.graph import Graph, Ref
@@ -23,6 +23,7 @@ from boundlab.methods.outputs import output_bounds, spec_bounds
 from boundlab.methods.run import Answer, run
 from boundlab.methods.state import BoundState
 from boundlab.net.captured import Captured, Examples
+from boundlab.net.gradients import kept
 from boundlab.net.linear import linear_bounds
 from boundlab.net.problem import Problem
 from boundlab.net.progress import shown
@@ -134,7 +135,7 @@ class Net:
         intermediates: bool = False,
         state: BoundState | None = None,
         known: Known | None = None,
-        grad: bool = True,
+        grad: bool | None = None,
         **kwargs: object,
     ) -> Bounds | Any:
         """Lower and upper bounds of the outputs for every member of the regions.
@@ -152,8 +153,8 @@ class Net:
         more, unless under torch.no_grad(). intermediates: keep the bounds of all nodes, as
         ``bounds["module.path"]``. state: what an earlier question has found, and splits; the result
         then has one (``bounds.state``). known: intervals that are known of nodes or modules. grad:
-        False for results without gradients, as under torch.no_grad(); else they carry them, as the
-        outputs of a module do, to all parameters, regions and inputs that require them.
+        whether results carry gradients, :func:`boundlab.net.gradients.kept` says when they do if it
+        is left out.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict; a
         dataclass becomes a dict by field.
@@ -187,7 +188,7 @@ class Net:
             options = replace(options, slopes="adaptive")
         may = not intermediates and known is None
         rows = None if spec is None else _spec_tensor(spec)
-        with gradients_if(grad):
+        with kept(grad, self.captured, inputs, kwargs, perturb, spec, known):
             if rows is not None and rows.dim() == 2:  # the same for all samples
                 everywhere = lambda entries, _, state: ask(entries, rows, state)
                 return _in_parts(everywhere, net.graph, (inputs, kwargs), None, begun, may)
@@ -203,7 +204,7 @@ class Net:
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
         memory: int | str | None = None,
-        grad: bool = True,
+        grad: bool | None = None,
         **kwargs: object,
     ) -> Tensor:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
@@ -225,7 +226,7 @@ class Net:
             spec = margin_spec(checked, net._classes(answer, target))
             return net.drop_samples(spec_bounds(answer, target, spec, "lower")).lower
 
-        with gradients_if(grad):
+        with kept(grad, self.captured, entries, kwargs, perturb):
             found: Tensor = _in_parts(ask, net.graph, (entries, kwargs), classes, None, True)
         return found
 
@@ -238,7 +239,7 @@ class Net:
         spec: Tensor | None = None,
         slopes: str = "adaptive",
         memory: int | str | None = None,
-        grad: bool = True,
+        grad: bool | None = None,
         **kwargs: object,
     ) -> LinearBounds:
         """Linear functions of the perturbed inputs and parameters below and above the output, by
@@ -255,7 +256,7 @@ class Net:
         net = self.suited(inputs, kwargs)
         options = Options(row, perturb, slopes, memory=memory)
         given = None if spec is None else _spec_tensor(spec)
-        with gradients_if(grad):
+        with kept(grad, self.captured, inputs, kwargs, perturb, spec):
             answer = net.ask(inputs, kwargs, options)
             return linear_bounds(answer.analysis, net.only_output("linear_bounds"), given)
 

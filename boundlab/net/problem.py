@@ -16,6 +16,7 @@ from boundlab.methods.method import Method
 from boundlab.methods.outputs import output_bounds, spec_bounds
 from boundlab.methods.run import Answer, run
 from boundlab.methods.state import BoundState
+from boundlab.net.gradients import kept
 from boundlab.net.questions import Options
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
@@ -74,12 +75,13 @@ class Problem:
         given = self._checked(state)
         options = Options(method, slopes=slopes, alpha=alpha, memory=self.memory)
         target = self.target or self.net.only_output("a problem")
-        answer = self._run(given, options)
-        if self.spec is None:
-            found = output_bounds(answer, target, sides)
-        else:
-            spec = self._spec_of(given)
-            found = self.net.drop_samples(spec_bounds(answer, target, spec, sides))
+        with kept(None, self.net.captured, self.regions, self.spec):
+            answer = self._run(given, options)
+            if self.spec is None:
+                found = output_bounds(answer, target, sides)
+            else:
+                spec = self._spec_of(given)
+                found = self.net.drop_samples(spec_bounds(answer, target, spec, sides))
         return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
 
     def to(self, dtype: torch.dtype) -> Problem:

@@ -9,11 +9,26 @@ from boundlab.plot.curves import curves
 from boundlab.plot.relaxation import relaxation
 from boundlab.plot.samples import margins, radii
 from boundlab.plot.sets import boxes, directions, polygon
-from boundlab.plot.style import figure, save, style, use_style
+from boundlab.plot.style import (
+    BROKEN,
+    INK,
+    LOWER,
+    OPEN,
+    PROVED,
+    UPPER,
+    band,
+    figure,
+    label_ends,
+    per_cent,
+    save,
+    styled,
+    use_style,
+)
 from boundlab.plot.tube import tube
 
 __all__ = [
-    "boxes", "curves", "directions", "figure", "margins", "polygon", "radii", "relaxation", "save",
-    "style", "tube", "use_style",
+    "BROKEN", "INK", "LOWER", "OPEN", "PROVED", "UPPER", "band", "boxes", "curves", "directions",
+    "figure", "label_ends", "margins", "per_cent", "polygon", "radii", "relaxation", "save",
+    "styled", "tube", "use_style",
 ]  # fmt: skip
 del _extra

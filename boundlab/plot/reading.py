@@ -84,11 +84,15 @@ def steps(bounds: Set | Sequence[Set], sample: int) -> tuple[Array, Array]:
                 "bounds of a step must have the shape (samples, states) or (states,), got "
                 f"{lower.shape}"
             )
-    picked = [
-        Bounds(*[torch.from_numpy(_at(side, sample) if side.ndim == 2 else side) for side in step])
-        for step in one_by_one
-    ]
+    picked = [Bounds(_sample(lower, sample), _sample(upper, sample)) for lower, upper in one_by_one]
     return rows(picked)
+
+
+def _sample(side: Array, sample: int) -> Tensor:
+    """Limits of a step, of one sample if there are several."""
+    if side.ndim == 2:
+        side = _at(side, sample)
+    return torch.from_numpy(side)
 
 
 def _at(values: Array, sample: int) -> Array:

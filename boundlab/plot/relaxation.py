@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from boundlab.errors import ArgumentError
 from boundlab.methods.method import Method
 from boundlab.net import capture
-from boundlab.net.questions import Slopes
 from boundlab.plot.style import FILL, INK, LOWER, UPPER, given_or_new
 from boundlab.regions import Box
 
@@ -34,7 +33,7 @@ def relaxation(
     upper: float,
     *,
     method: str | Method = "crown",
-    slopes: Slopes = "adaptive",
+    slopes: str = "adaptive",
     ax: Axes | None = None,
 ) -> Axes:
     """Draw a function of one variable, and the linear bounds that a method finds for it on
@@ -42,7 +41,8 @@ def relaxation(
 
     function: takes and returns a tensor of any shape, such as torch.relu or
     ``lambda x: x * torch.sin(x)``. The lines are those of ``net.linear_bounds``, so this shows what
-    is computed, not what a book says. slopes: as of ``net.bounds``.
+    is computed, not what a book says. slopes: the lower line of a ReLU,
+    "adaptive", "zero", "one" or "same".
     """
     if not lower < upper:
         raise ArgumentError(f"the interval needs lower < upper, got {lower} and {upper}")

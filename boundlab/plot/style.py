@@ -25,6 +25,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
+from numpy.typing import ArrayLike
 
 from boundlab.errors import ArgumentError
 from boundlab.storage.files import write_atomically
@@ -43,10 +44,12 @@ FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Of SVG files: two of the same width, as the layout was made for the first."""
 END = "end-of-line"
 """What labels at the ends of lines are called in SVG files."""
+LINES = "stroke-linejoin: round; stroke-linecap: butt"
+"""How matplotlib's SVG files want lines drawn."""
 FILL = 0.25
 """Opacity of filled areas: of bands and sets."""
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "figure.facecolor": "none",
     "figure.figsize": (5.6, 3.2),
     "figure.constrained_layout.use": True,
@@ -77,7 +80,7 @@ STYLE: dict[str, Any] = {
 }
 
 
-def style() -> AbstractContextManager[None]:
+def styled() -> AbstractContextManager[None]:
     """Figures that are made inside of a with statement have this style."""
     return matplotlib.rc_context(STYLE)
 
@@ -87,11 +90,14 @@ def use_style() -> None:
     matplotlib.rcParams.update(STYLE)
 
 
-def figure(columns: int = 1, width: float = 5.6, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    """A figure in this style with Axes side by side; width and height in inches, of all of it."""
-    with style():
-        made, axes = plt.subplots(1, columns, figsize=(width, height), squeeze=False)
-    return made, list(axes[0])
+def figure(
+    columns: int = 1, width: float = 5.6, height: float = 3.2, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """A figure in this style with Axes side by side, row after row; width and height in inches, of
+    all of it."""
+    with styled():
+        made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False)
+    return made, list(axes.flat)
 
 
 def given_or_new(ax: Axes | None) -> Axes:
@@ -118,7 +124,7 @@ def save(made: Figure, path: Path | str) -> None:
     kind = path.suffix[1:].lower()
     stream = io.BytesIO()
     metadata = {"svg": {"Date": None, "Creator": None}}.get(kind)
-    with style():
+    with styled():
         made.savefig(stream, format=kind, metadata=metadata, dpi=150)
     plt.close(made)
     content = stream.getvalue()
@@ -140,9 +146,14 @@ def check_format(path: Path) -> None:
 
 def lighter(svg: str) -> str:
     """The same picture in fewer bytes: places with hundredths of a point, a path on a line, a short
-    list of fonts, no description of the file."""
+    list of fonts, no description of the file, and nothing that touches a page around it."""
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    rule = f'<style type="text/css">*{{{LINES}}}</style>'
+    if rule in svg:  # it would hold for all of the page that a picture is put into
+        svg = svg.replace(rule, "")
+        svg = svg.replace("<svg ", f'<svg style="{LINES}" ', 1)
     svg = re.sub(r"font-family: '[^;\"]*", f"font-family: {FONTS}", svg)
     svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
     svg = re.sub(r"<g([^>]*)>\s*((?:<use [^>]*/>\s*)+)</g>", _one_style, svg)
@@ -173,8 +184,8 @@ def _number(value: float) -> str:
 
 def band(
     ax: Axes,
-    x: Sequence[float],
-    runs: Sequence[Sequence[float]],
+    x: ArrayLike,
+    runs: Sequence[ArrayLike],
     label: str,
     colour: ColorType | None = None,
 ) -> Line2D:

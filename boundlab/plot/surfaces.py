@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Circle
 from torch import Tensor
 
-from boundlab.plot.style import figure, save, ticks_at
+from boundlab.plot.style import figure, save, styled, ticks_at
 
 LEVELS = 10
 """Colours from the least to the greatest loss."""
@@ -44,7 +44,15 @@ def loss_surfaces(
         ax.set_title(f"{title}: at most {surfaces[title][1]:.3g} in the circle", loc="left")
         ax.grid(False)
     axes[0].set_ylabel("random direction (radii)")
-    scale = made.colorbar(areas, ax=axes, label="mean loss (nats)", shrink=0.9)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks_at(scale.ax.yaxis, [10.0**power for power in powers if low <= 10.0**power <= high])
+    with styled():
+        scale = made.colorbar(areas, ax=axes, label="mean loss (nats)", shrink=0.9)
+    ticks_at(scale.ax.yaxis, _round_values(low, high))
     save(made, path)
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten between two losses, powers alone where they are far apart."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1,) if len(powers) > 4 else (1, 2, 5)
+    values = [step * 10.0**power for power in powers for step in steps]
+    return [value for value in values if low <= value <= high]

@@ -75,6 +75,16 @@ def usable(path: Path) -> Iterator[None]:
         ) from error
 
 
+def source_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the training set of a checkpoint came from: "files", the folder of its files, and
+    "limit", how many samples were taken of it; None for what is not known or does not apply."""
+    found = {"files": None, "limit": None, **dict(state.get("source") or {})}
+    files, limit = found["files"], found["limit"]
+    if not isinstance(files, str | None) or not isinstance(limit, int | None):
+        raise TypeError(f"its training set is of the files {files!r}, limit {limit!r}")
+    return {"files": files, "limit": limit}
+
+
 def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
     """torch takes any shapes, and fails at the next step."""
     for parameter, values in optimiser.state.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import logging
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -35,8 +37,7 @@ def export_onnx(model: nn.Module, shape: tuple[int, ...], path: Path) -> float:
                 f"writing ONNX files needs the {package} package: pip install 'boundlab[onnx]'"
             )
     example = torch.rand(BATCH, *shape)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own code, about its own code
+    with _without_warnings():
         try:
             program = torch.onnx.export(
                 model.eval(),
@@ -57,6 +58,19 @@ def export_onnx(model: nn.Module, shape: tuple[int, ...], path: Path) -> float:
                 f"torch.onnx cannot export this network: {describe(error)}"
             ) from error
     return _written(content, path, model, shape, lambda file: load_onnx(file))
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Nothing is said of torch's own code, and of packages that it could do with."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def export_program(model: nn.Module, shape: tuple[int, ...], path: Path) -> float:

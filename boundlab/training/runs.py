@@ -15,7 +15,13 @@ from boundlab.errors import ArgumentError
 from boundlab.models import build
 from boundlab.models.code import called, model_named
 from boundlab.models.text import build_text
-from boundlab.training.checkpoints import CHECKPOINT, NETWORK, read_checkpoint, usable
+from boundlab.training.checkpoints import (
+    CHECKPOINT,
+    NETWORK,
+    read_checkpoint,
+    source_of,
+    usable,
+)
 from boundlab.training.entries import OWN, SENTENCES, is_code
 from boundlab.training.networks import behind
 from boundlab.training.recipe import Recipe
@@ -78,7 +84,8 @@ def read_run(path: Path, model: Model | None = None) -> Run:
             numbers = (0.0,) * channels if recipe.normalise else None
             found = build(recipe.model, channels, size, state["classes"], numbers, numbers)
         found.load_state_dict(state["model"])
-    return Run(found.eval(), recipe, shape, state["classes"], dict(state.get("source") or {}))
+        source = source_of(state)
+    return Run(found.eval(), recipe, shape, state["classes"], source)
 
 
 def _wrapped(body: nn.Module, state: dict[str, Any], recipe: Recipe, dims: int) -> nn.Module:
@@ -118,4 +125,5 @@ def _sentences(path: Path, state: dict[str, Any], recipe: Recipe) -> Run:
     with usable(path):
         model = build_text(recipe.model, int(state["words"]), state["classes"])
         model.load_state_dict(state["model"])
-    return Run(model.eval(), recipe, (), state["classes"], dict(state.get("source") or {}))
+        source = source_of(state)
+    return Run(model.eval(), recipe, (), state["classes"], source)

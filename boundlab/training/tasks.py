@@ -3,6 +3,7 @@ knows no more of it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -58,7 +59,7 @@ def task_for(recipe: Recipe, data: Samples | Sentences | Task, processes: Proces
     return data
 
 
-class SetTask:
+class SetTask(ABC):
     """What tasks have in common whose training set lies in memory: each epoch takes it in another
     order."""
 
@@ -71,13 +72,13 @@ class SetTask:
         self._data = data
         self._known: tuple[int, Tensor] | None = None
 
+    @abstractmethod
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
         """The samples of an epoch in the order in which they are seen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Inputs and labels of this process's share of a batch."""
-        raise NotImplementedError
 
     def steps(self, epoch: int) -> int:
         """Samples that do not fill a batch wait for another epoch."""
@@ -215,7 +216,7 @@ class WordsTask(SetTask):
                 f"recipe {recipe.name!r}: of sentences the words are perturbed: "
                 f'perturb = "words", not {recipe.perturb!r}'
             )
-        self.recipe = recipe
+        super().__init__(recipe, data, processes)
         self.data = data
         self.device = processes.device
         torch.manual_seed(recipe.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import torch
@@ -17,8 +18,10 @@ from boundlab.verify.query import Rows
 
 FORWARD = 100
 """Inputs that move up to which forward mode, whose cost grows with them, is worth its time."""
-CASES = 16
-"""Cases that are bounded at once."""
+CASES, MOST_CASES = 16, 1024
+"""Cases that are bounded at once: at first, and at most."""
+QUICK = 0.1
+"""Seconds in which that many are bounded if twice as many may follow."""
 
 
 class Bounder:
@@ -43,14 +46,19 @@ class Bounder:
         around them. Some domains (numbers) at a time, with their lines."""
         own = [(self.case[clause] == case).nonzero().flatten() for case in self.case.unique()]
         own = [members for members in own if len(members)]
-        for first in range(0, len(own), CASES):
-            part = own[first : first + CASES]
+        first, count = 0, CASES
+        while first < len(own):
+            start = time.monotonic()
+            part = own[first : first + count]
             most = max(map(len, part))
             padded = torch.stack([_repeated(members, most) for members in part])  # (cases, most)
             spec = self.spec[clause[padded]].flatten(1, 2)
             found = self._lines(lower[padded].amin(1), upper[padded].amax(1), spec, method)
             held = torch.arange(most) < torch.tensor([[len(members)] for members in part])
             apart = Lines.beside([lines.apart(most) for lines in found])
+            first += len(part)
+            if time.monotonic() - start < QUICK:
+                count = min(2 * count, MOST_CASES)
             yield padded[held], apart.take(held.flatten())
 
     @torch.no_grad()

@@ -1,39 +1,33 @@
-"""Charts of the report."""
+"""Charts: what is drawn is what was given."""
 
 from __future__ import annotations
 
-import base64
+import itertools
 import math
 import re
-import struct
-import zlib
 
 import pytest
-import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from boundlab.commands.charts import margin_bars, png, ticks
+from boundlab.commands.charts import (
+    HEIGHT,
+    Curve,
+    Part,
+    binned,
+    brief,
+    columns,
+    counted,
+    share_chart,
+    ticks,
+)
+from tests.helpers.pages import EVIL, Structure
 
-
-@pytest.mark.parametrize("shape", [(5, 4), (1, 5, 4), (3, 5, 4)])
-def test_png_holds_the_pixels(shape: tuple[int, ...]) -> None:
-    image = torch.rand(shape)
-    uri = png(image, 0, 1)
-    assert uri is not None
-    data = base64.b64decode(uri.partition(",")[2])
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height, depth, colour = struct.unpack(">IIBB", data[16:26])
-    channels = 3 if shape[0] == 3 else 1
-    assert (width, height, depth, colour) == (4, 5, 8, 2 if channels == 3 else 0)
-    start = data.index(b"IDAT")
-    size = struct.unpack(">I", data[start - 4 : start])[0]
-    rows = zlib.decompress(data[start + 4 : start + 4 + size])
-    pixels = torch.tensor(list(rows)).reshape(5, 1 + 4 * channels)[:, 1:].reshape(5, 4, channels)
-    expected = (image.reshape(-1, 5, 4) * 255).round().permute(1, 2, 0)
-    assert torch.equal(pixels, expected.long())
+SHARES = st.floats(0, 1)
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(-1.0, 1.0), (0.0, 1e-5), (-3e6, 12.0), (2.0, 2.0), (-0.3, 17.2)]
+    ("low", "high"), [(-1.0, 1.0), (0.0, 1e-5), (-3e6, 12.0), (2.0, 2.0), (-0.3, 17.2), (0.0, 0.15)]
 )
 def test_ticks(low: float, high: float) -> None:
     found = ticks(low, high)
@@ -42,8 +36,53 @@ def test_ticks(low: float, high: float) -> None:
     assert 0.0 in found or low > 0 or high < 0
 
 
-def test_bars_stay_inside() -> None:
-    text = margin_bars([1e9, -1e9, math.nan, 0.5, 0.0], list("abcde"), -1.0, 2.0)
-    for y, height in re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', text):
-        assert 0 <= float(y) <= float(y) + float(height) <= 44.1
-    assert text.count('class="good"') == 2
+def test_the_end_of_an_axis_is_a_tick() -> None:
+    assert ticks(0.0, 0.15)[-1] == 0.15 and ticks(-0.3, 0.0)[0] == -0.3
+
+
+def test_brief_numbers() -> None:
+    values = (0.0, -0.0852, 1.26, 9.96, 57.3, 123.4, 123456.0, math.inf, math.nan)
+    expected = ["0", "-0.085", "1.3", "10", "57", "123", "1.2e+05", "∞", "NaN"]
+    assert [brief(value) for value in values] == expected
+
+
+@given(st.lists(st.lists(SHARES, min_size=1, max_size=5), min_size=1, max_size=9))
+def test_curves_go_through_their_points_and_names_do_not_touch(shares: list[list[float]]) -> None:
+    curves = [
+        Curve("style0", f"{EVIL}{k}", [(0.1 * i, share) for i, share in enumerate(own)])
+        for k, own in enumerate(shares)
+    ]
+    text = share_chart(curves, "radius", "label")
+    Structure(text)
+    assert EVIL not in text and text.count("<circle") == sum(map(len, shares))
+    heights = [float(height) for height in re.findall(r'cy="([\d.]+)"', text)]
+    expected = [HEIGHT - 50 - share * (HEIGHT - 66) for own in shares for share in own]
+    assert heights == pytest.approx(expected, abs=0.051)
+    names = re.findall(r'y="([\d.-]+)" text-anchor="start"', text)
+    places = sorted(float(place) for place in names)
+    assert len(places) == len(shares)
+    assert min((b - a for a, b in itertools.pairwise(places)), default=15.0) > 14.8
+
+
+COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=30)
+
+
+@given(COUNTS)
+def test_columns_count_everything_once_and_stay_inside(counts: list[tuple[int, int]]) -> None:
+    names = [f"n{k}" for k in range(len(counts))]
+    parts = [Part("proved", "p", [a for a, _ in counts]), Part("open", "o", [b for _, b in counts])]
+    for text in (
+        columns(names, parts, "radius", "label"),
+        binned([0.5 * k - 1 for k in range(len(counts) + 1)], parts, "margin", "label"),
+    ):
+        Structure(text)
+        for letter, part in (("p", parts[0]), ("o", parts[1])):
+            found = re.findall(rf"<title>{letter}, [^:]*: (\d+)</title>", text)
+            assert list(map(int, found)) == [count for count in part.counts if count]
+        for y, height in re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', text):
+            assert 15.9 <= float(y) <= float(y) + float(height) <= HEIGHT - 49.9
+
+
+def test_values_are_counted_in_their_column() -> None:
+    assert counted([-3.0, -1.0, -0.5, 0.0, 0.9, 1.0, 7.0], -1.0, 1.0, 2) == [3, 4]
+    assert counted([], -1.0, 1.0, 2) == [0, 0]

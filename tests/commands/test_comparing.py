@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from boundlab.commands.competition import DECIDED, WORDS, Instance
 from boundlab.commands.outcomes import Outcome, OutcomeFile
 from boundlab.commands.tool_results import Pair, Result, match, read_results
-from tests.commands.test_report import EVIL, Structure
-from tests.commands.test_sweep_report import Cells
 from tests.helpers.commands import error, run
+from tests.helpers.pages import EVIL, Cells, Structure
 
 OURS = {
     ("a/onnx/n.onnx", "a/vnnlib/p.vnnlib"): Outcome("unsat", 2.0),

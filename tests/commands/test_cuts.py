@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import boundlab as bl
-from boundlab.commands.certificates import Certification
+from boundlab.commands.certificates import Certification, Run, Task
 from boundlab.commands.certify import certify_job
-from boundlab.commands.cuts import line_cuts
+from boundlab.commands.cuts import line_cuts, most_telling, telling_radius
 from boundlab.commands.jobs import Job, region_around
 
 
@@ -26,13 +26,18 @@ def test_cuts_lie_in_the_region_and_enclose_the_function(
             images,
             labels,
             [0.2],
-            ["ibp", "crown", "crown-ibp", "forward+backward"],
+            ["ibp", "crown", "crown-ibp", "forward+backward", "forward+crown"],
             norm=norm,
             valid=valid,
         ),
     )
     cuts = line_cuts(net, found, images, 0.2)
-    assert [cut.method for cut in cuts] == ["crown", "crown-ibp", "forward+backward"]
+    assert [cut.method for cut in cuts] == [
+        "crown",
+        "crown-ibp",
+        "forward+backward",
+        "forward+crown",
+    ]
     for cut in cuts:
         assert (cut.lower <= cut.value + 1e-5).all()
         assert (cut.value <= cut.upper + 1e-5).all()
@@ -57,3 +62,24 @@ def test_no_cut_without_a_correct_image(job: tuple[bl.Net, Certification, Tensor
         tuple(run for run in found.runs if run.method == "ibp"),
     )
     assert line_cuts(net, only_ibp, images, 0.05) == []
+
+
+def test_cuts_are_where_the_methods_differ() -> None:
+    margins = torch.tensor([[1.0], [1.0], [-9.0]]).double()
+    moved = torch.tensor([[0.0], [0.4], [-5.0]]).double()
+    runs = (
+        Run("crown-ibp", 0.1, margins, 0.0),
+        Run("crown-ibp", 0.2, margins - 2, 0.0),
+        Run("crown", 0.1, margins + 0.1, 0.0),
+        Run("crown", 0.2, margins - 2 + moved.abs(), 0.0),
+        Run("ibp", 0.1, margins - 8, 0.0),  # no linear functions
+        Run("ibp", 0.2, margins - 2, 0.0),
+    )
+    task = Task("", "", 3, 2, "inf", None)
+    predictions = torch.tensor([0, 1, 0])  # the last is wrong
+    found = Certification(task, torch.tensor([0, 1, 1]), predictions, runs)
+    assert telling_radius(found, 0.1) == 0.2
+    assert most_telling(found, ["crown-ibp", "crown"], 0.2) == 1
+    assert most_telling(found, ["crown"], 0.2) == 1  # -0.6 is closer to 0 than -1
+    only_ibp = Certification(task, found.labels, predictions, runs[4:])
+    assert telling_radius(only_ibp, 0.1) == 0.1

@@ -169,6 +169,8 @@ RUN_DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing of the data": lambda state: state.update(data={}),
     "an epoch below 0": lambda state: state.update(epoch=-1),
     "sums of another shape": lambda state: state.update(sums=torch.zeros(2)),
+    "files that are no text": lambda state: state.update(source={"files": [1]}),
+    "a source that is a number": lambda state: state.update(source=3),
     "an empty optimiser": lambda state: state.update(optimiser={}),
     "moments of another shape": lambda state: state["optimiser"]["state"][0].update(
         exp_avg=torch.zeros(3)

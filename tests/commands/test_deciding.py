@@ -338,7 +338,7 @@ def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -
     with np.load("boundlab-report/counterexamples.npz") as arrays:
         assert arrays["image"].tolist() == [1, 2, 3]
     page = Path("boundlab-report/index.html").read_text()
-    assert page.count("becomes <b>") == 3 and "<th>complete</th>" in page
+    assert page.count("becomes <b>") == 3 and ">complete</th>" in page
     assert run(*command, "--methods", "crown", "complete", "--timeout", "30", "--resume") == 0
 
 

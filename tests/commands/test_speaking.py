@@ -68,6 +68,12 @@ def test_radius(line: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(0.95 <= radius / 0.4 <= 1 for radius in found["proved"][1::3])
 
 
+def test_an_error_of_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", tmp_path / "none.onnx", tmp_path / "p.vnnlib", "--json", "-") == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["status"] == "error" and "no such file" in said.err
+
+
 def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, status in (("a", "unsat"), ("b", "sat")):
         held = OutcomeFile.open(tmp_path / name / "results.csv", resume=False)

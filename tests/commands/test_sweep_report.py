@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,9 @@ from boundlab.commands.sweep_charts import LEAST, Line, LogAxis, Point, cactus, 
 from boundlab.commands.sweep_report import NEAREST, SCRIPT, duration, sweep_page
 from boundlab.commands.sweeps import Entry, Sweep
 from boundlab.errors import ArgumentError
-from tests.commands.test_report import EVIL, Structure
 from tests.helpers.commands import error, run
 from tests.helpers.instances import LARGEST, write_network, write_property
+from tests.helpers.pages import EVIL, Cells, Structure, assert_accessible
 
 BAD = f"a/onnx/{EVIL}&.onnx"
 
@@ -53,42 +52,6 @@ SWEEP = Sweep(
 )
 
 
-class Cells(HTMLParser):
-    """The words of tables, row by row, and of the headings and facts before them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.links: list[str] = []
-        self.facts: list[str] = []
-        self.inside = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.inside = tag if tag in ("td", "th", "li") else self.inside
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-        if tag == "li":
-            self.facts.append("")
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self.inside:
-            self.inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.inside in ("td", "th"):
-            self.rows[-1][-1] += data
-        if self.inside == "li":
-            self.facts[-1] += data
-
-    def row(self, name: str) -> list[str]:
-        (found,) = (row[1:] for row in self.rows if row[0] == name)
-        return found
-
-
 def test_the_page_is_one_file_and_escaped() -> None:
     page = sweep_page(SWEEP)
     found = Structure(page)
@@ -98,6 +61,7 @@ def test_the_page_is_one_file_and_escaped() -> None:
     assert Cells(page).links == ["counterexamples/c/a%20b%23%25.counterexample"]
     ids = [value for name, value in found.attributes if name == "id"]
     assert len(ids) == len(set(ids))
+    assert_accessible(page)
     for wanted in re.findall(r'getElementById\("(\w+)"\)', SCRIPT):
         assert wanted in ids
 

@@ -65,10 +65,12 @@ def test_train_and_evaluate(
             "0",
             "--restarts",
             0,
+            "--json",
         )
         == 0
     )
-    capsys.readouterr()
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((output / "errors.json").read_text())
     verified = ["evaluate", output, "--files", files, "--limit", 5, "--methods", "ibp", "complete"]
     assert run(*verified, "--timeout", 0.2, "--restarts", 0) == 0
     said = capsys.readouterr().out

@@ -99,6 +99,8 @@ def test_resume_runs_no_code_that_only_a_file_names(
     line = error(capsys, *resume)
     assert line.endswith("add --model tests.helpers.own:net")
     assert run(*resume, "--model", "tests.helpers.own:net") == 0
+    Path("mine.toml").write_text(Path("own", RECIPE).read_text())
+    assert run("train", "mine.toml", "--resume", "--output", "own") == 0  # which names it too
     line = error(capsys, *resume, "--model", "tests.helpers.own:two_classes")
     assert "model (tests.helpers.own:net, now tests.helpers.own:two_classes)" in line
 
@@ -112,6 +114,9 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch.setattr("boundlab.commands.training.follow", interrupted)
     assert run("train", "--resume", "--output", "plain", "--epochs", 2) == 130
     assert "boundlab train --resume --output plain goes on from there" in capsys.readouterr().out
+    own = ["--model", "tests.helpers.own:net"]
+    assert run("train", "--resume", "--output", "own", "--epochs", 2, *own) == 130
+    assert "--output own --model tests.helpers.own:net goes on" in capsys.readouterr().out
 
 
 def test_code_that_gives_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,8 +56,10 @@ def test_from_files_to_verdicts(
         "ibp",
         "crown-ibp",
     ]
-    assert run(*call) == 0
+    document = tmp_path / "document.json"
+    assert run(*call, "--json", document) == 0
     assert "left by the attack" in capsys.readouterr().out
+    assert json.loads(document.read_text()) == json.loads((output / "words.json").read_text())
     assert run(*call, "complete") == 1
     assert "verifies images, not sentences" in capsys.readouterr().err
     found = json.loads((output / "words.json").read_text())

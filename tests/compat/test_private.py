@@ -15,6 +15,7 @@ from torch import nn
 from torch.export import _trace
 from torch.nn.modules import transformer
 
+import boundlab.rules  # noqa: F401
 from boundlab.compat import private
 
 aten = torch.ops.aten
@@ -167,6 +168,29 @@ def test_the_node_of_a_function_carries_what_its_context_was_given():
     y.grad_fn.terms.append("left here")
     y.sum().backward()
     assert x.grad is not None
+
+
+def test_the_last_states_of_a_recurrent_layer_have_their_shape():
+    program = torch.export.export(nn.LSTM(2, 3), (torch.ones(4, 5, 2),), strict=False)
+    with private.states_in_shape():
+        program = program.run_decompositions()
+    result = program.module()(torch.ones(4, 5, 2))
+    assert [tuple(x.shape) for x in (result[0], *result[1])] == [(4, 5, 3), (1, 5, 3), (1, 5, 3)]
+
+
+@pytest.mark.parametrize("shares", [0.3, torch.tensor([0.2, 0.7])], ids=["one", "several"])
+def test_operators_are_traced_by_functions(shares):
+    """Those of quantiles are registered by boundlab/rules/compositions/order.py."""
+    assert private.trace_by.__doc__
+
+    class Quantile(nn.Module):
+        def forward(self, x, q):
+            return torch.quantile(x, q, dim=1)
+
+    program = torch.export.export(Quantile(), (torch.rand(3, 4), shares), strict=False)
+    assert any("quantile" in str(node.target) for node in program.graph.nodes)
+    x = torch.rand(3, 4)
+    torch.testing.assert_close(program.module()(x, shares), torch.quantile(x, shares, dim=1))
 
 
 def branching(x):

@@ -197,5 +197,5 @@ def test_pillow_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(sys.modules, name, None)
     check(load("mnist", tmp_path, "test"), DATA["mnist", "test"])
     for name in ("cifar10", "tiny-imagenet"):
-        with pytest.raises(bl.ArgumentError, match=r"Pillow.*boundlab\[plot\]"):
+        with pytest.raises(bl.ArgumentError, match=r"Pillow.*boundlab\[data\]"):
             load(name, tmp_path, "test")

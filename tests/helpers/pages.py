@@ -1,80 +1,122 @@
-"""The pages of the documentation as programs.
-
-All ``python`` blocks of a page are one program, and its ``bash`` blocks are commands in between
-that run too; ``sh`` blocks are commands that a reader gives with files of their own. A ``python``
-block that begins with ``# name.py`` is the file of that name.
-"""
+"""Reading pages of HTML as tests need it."""
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterator
-from pathlib import Path
+from html.parser import HTMLParser
 
-ROOT = Path(__file__).parent.parent.parent
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-FILE = re.compile(r"# (\w+\.py)\n")
-NOT_PAGES = {"_build", "extensions"}
-"""Folders of docs/ that hold something else."""
+VOID = {"meta", "img", "input", "br", "link", "wbr"}
+EVIL = "<script>alert('&\"')</script>"
+"""A name that must be escaped wherever it is written."""
 
 
-def pages() -> list[Path]:
-    """README and every page of docs/."""
-    below = (ROOT / "docs").rglob("*.md")
-    kept = [page for page in below if not NOT_PAGES & set(page.relative_to(ROOT).parts)]
-    return [ROOT / "README.md", *sorted(kept)]
+class Structure(HTMLParser):
+    """Every tag is closed in order; collects elements, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+
+    def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        held = [(name, value or "") for name, value in attrs]
+        self.tags.append(tag)
+        self.elements.append((tag, dict(held)))
+        self.attributes += held
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.words.append(data)
+
+    @property
+    def said(self) -> str:
+        """The text of the page in one line."""
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of all elements of a kind."""
+        return [held for name, held in self.elements if name == tag]
 
 
-def name_of(page: Path) -> str:
-    """``docs/guides/words.md`` as ``guides/words.md``."""
-    return str(page.relative_to(ROOT)).removeprefix("docs/")
+class Cells(HTMLParser):
+    """The words of tables, row by row, and of the headings and facts before them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.links: list[str] = []
+        self.facts: list[str] = []
+        self.inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag if tag in ("td", "th", "li") else self.inside
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag == "li":
+            self.facts.append("")
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self.inside:
+            self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside in ("td", "th"):
+            self.rows[-1][-1] += data
+        if self.inside == "li":
+            self.facts[-1] += data
+
+    def row(self, name: str) -> list[str]:
+        (found,) = (row[1:] for row in self.rows if row[0] == name)
+        return found
 
 
-def program(page: Path) -> str:
-    """The page as one program, which calls ``run(argv)`` for a command, ``write(name, text)`` for a
-    file."""
-    parts = []
-    for language, block in BLOCK.findall(page.read_text()):
-        file = FILE.match(block)
-        if language == "python" and file is not None:
-            parts.append(f"write({file[1]!r}, {block!r})")
-        elif language == "python":
-            parts.append(block)
-        elif language == "bash":
-            parts += [f"run({argv!r})" for argv in _commands(block)]
-    return "\n".join(parts)
+def assert_self_contained(text: str) -> None:
+    """Nothing comes from elsewhere, and the only script is the page's own."""
+    assert "http:" not in text
+    assert "https:" not in text
+    found = Structure(text)
+    assert found.all("script") == [{}]
+    assert "link" not in found.tags
+    sources = [
+        value
+        for name, value in found.attributes
+        if name in ("src", "href", "srcset", "data", "action")
+    ]
+    assert all(value.startswith("data:image/png;base64,") for value in sources)
+    assert "@import" not in text
+    assert text.count("url(") == text.count("url(#hatched)")
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """The arguments of every ``boundlab`` command in blocks of a page, fenced or indented."""
-    for language, block in BLOCK.findall(text):
-        if language in ("sh", "bash", "console"):
-            yield from _commands(block)
-    rest = BLOCK.sub("", text)
-    indented = [line[4:] for line in rest.splitlines() if line.startswith("    ")]
-    yield from _commands("\n".join(indented))
-
-
-def mentioned(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Commands in the running text, ``boundlab certify --eps``, each with the flags it names."""
-    for words in re.findall(r"`boundlab ([a-z]+(?: [^`]*)?)`", BLOCK.sub("", text)):
-        command, *rest = words.split()
-        yield command, [word for word in rest if word.startswith("--")]
-
-
-def _commands(block: str) -> Iterator[list[str]]:
-    lines = block.replace("\\\n", " ").splitlines()
-    for line in lines:
-        words = _words(line)
-        for i, word in enumerate(words):
-            if word == "boundlab" and (i == 0 or words[i - 1] == "-m" or "=" in words[i - 1]):
-                yield words[i + 1 :]
-                break
-
-
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line.removeprefix("$ "), comments=True)
-    except ValueError:  # a quotation mark of a sentence: no command
-        return []
+def assert_accessible(text: str) -> None:
+    """Pictures and charts have words, ids are unique, names lead to ids, heads of tables say what
+    they are the head of, and what is chosen has a name."""
+    found = Structure(text)
+    assert all(picture["alt"] for picture in found.all("img"))
+    assert all(chart.get("aria-label") or "aria-hidden" in chart for chart in found.all("svg"))
+    ids = [value for name, value in found.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert {label["for"] for label in found.all("label")} <= set(ids)
+    assert all(head["scope"] in ("col", "row", "rowgroup") for head in found.all("th"))
+    assert all(select["aria-label"] for select in found.all("select"))
+    assert found.all("html") == [{"lang": "en"}]
+    assert found.tags.count("h1") == found.tags.count("main") == 1
+    assert text.partition("<style>")[0].count("<title>") == 1

@@ -18,6 +18,7 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.cases import Cases, with_cases
 from boundlab.rules.registry import Call, find_rule
+from tests.helpers import versions
 
 aten = torch.ops.aten
 TABLE, INDEX = Ref("table"), Ref("index")
@@ -51,12 +52,13 @@ def assert_same(found: Interval, expected: Interval) -> None:
     assert torch.equal(found.lower, expected.lower) and torch.equal(found.upper, expected.upper)
 
 
+FIRST = -3 if versions.FROM_THE_END else 0
 LOOKUPS: dict[str, tuple[Any, tuple[Any, ...], tuple[int, ...], tuple[int, ...], int, int]] = {
     "gather": (aten.gather.default, (TABLE, 1, INDEX), (2, 4), (2, 2), 0, 3),
     "gather, first": (aten.gather.default, (TABLE, 0, INDEX), (3, 2), (2, 2), 0, 2),
     "index_select": (aten.index_select.default, (TABLE, 1, INDEX), (2, 4), (3,), 0, 3),
     "take": (aten.take.default, (TABLE, INDEX), (2, 3), (2, 2), -6, 5),
-    "take_along_dim": (aten.take_along_dim.default, (TABLE, INDEX, 1), (2, 3), (2, 2), -3, 2),
+    "take_along_dim": (aten.take_along_dim.default, (TABLE, INDEX, 1), (2, 3), (2, 2), FIRST, 2),
     "index": (aten.index.Tensor, (TABLE, [None, INDEX]), (2, 4), (3,), -4, 3),
     "index, twice": (aten.index.Tensor, (TABLE, [INDEX, SWAPPED]), (4, 2), (2,), -4, 3),
 }  # fmt: skip

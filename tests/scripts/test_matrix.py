@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +40,16 @@ def test_the_versions_that_are_tested_by_default() -> None:
     assert any(f'"torch>={version.torch.removesuffix(".0")},<3"' in text for version in versions)
     for version in versions:
         assert f'"Programming Language :: Python :: {version.python}"' in text
+
+
+def test_the_workflow_tests_these_versions() -> None:
+    """The one without a job in the matrix is what constraints.txt pins, which make test runs."""
+    text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    rows = re.findall(r'torch: "([\d.]+)", python: "([\d.]+)"', text)
+    pinned = re.search(r"^torch==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert pinned is not None
+    others = [text for text in matrix.VERSIONS if not text.startswith(f"{pinned[1]}@")]
+    assert others == ["@".join(row) for row in rows]
 
 
 def test_tests_are_counted(tmp_path: Path) -> None:

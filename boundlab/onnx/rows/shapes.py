@@ -16,11 +16,9 @@ from boundlab.onnx.table import MOST_DIMS, Ints, check_room, row, shortened
 def view(x: Tensor, shape: Ints) -> Tensor:
     """All elements in their order in another shape, of which one size may be -1. What flatten,
     squeeze and unsqueeze become once shapes are known (:mod:`boundlab.onnx.batching`)."""
-    if shape and shape[0] != -1:
-        # whether strides would do without a copy can depend on the number of samples, and torch
-        # would note an assumption of it
-        x = x.clone(memory_format=torch.contiguous_format)
-    return x.reshape(shape)
+    # whether strides would do without a copy can depend on the number of samples, and torch.export
+    # would note an assumption of it
+    return x.clone(memory_format=torch.contiguous_format).reshape(shape)
 
 
 @row("Reshape")
@@ -82,7 +80,11 @@ def transpose(x: Tensor, *, perm: Ints | None = None) -> Tensor:
 @row("Expand")
 def expand(x: Tensor, shape: Ints) -> Tensor:
     """Broadcast against a shape, which may have sizes 1 where x has more."""
-    return x.expand(torch.broadcast_shapes(x.shape, shape))
+    missing = len(shape) - x.dim()
+    sizes = (*[1] * -missing, *shape)
+    # -1 leaves a size as it is: a comparison of it would be an assumption of the number of samples
+    kept = [place >= missing and size == 1 for place, size in enumerate(sizes)]
+    return x.expand([-1 if keep else size for keep, size in zip(kept, sizes, strict=True)])
 
 
 @row("Tile")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from boundlab.compat.private import trace_by
 from boundlab.errors import CaptureError
 from boundlab.rules.registry import aten, composition
 
@@ -100,3 +101,7 @@ def quantile(
     if q.dim() == 0:
         return found.squeeze(0)
     return found
+
+
+trace_by(aten.quantile.default, quantile)
+trace_by(aten.quantile.scalar, quantile)
