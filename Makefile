@@ -2,6 +2,7 @@
 # make test   style, types and tests
 # make gallery   runs the notebooks of docs/gallery/ again, and draws docs/pictures/
 # make benchmarks   cost, growth and memory; writes docs/benchmarks.md (half an hour)
+# make docs   the documentation: pages of operators, and the site in docs/_build/html
 # make data   MNIST, Fashion-MNIST and CIFAR-10 into data/; make data DATA=DIRECTORY puts them elsewhere
 # make matrix   the tests on several versions of torch and Python, in environments in matrix/ (hours)
 # make package   wheel and sdist into dist/, and the wheel used outside of the repository
@@ -10,6 +11,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DOCS_READY := .venv/docs-ready
+SITE := docs/_build/html
 DATA ?= data
 MATRIX ?= matrix
 VERSIONS ?=
@@ -46,9 +49,16 @@ house: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz
 
-docs: $(READY)
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: $(DOCS_READY)
 	$(BIN)/boundlab ops --markdown > docs/operators.md
 	$(BIN)/boundlab ops --onnx --markdown > docs/onnx-operators.md
+	rm -rf $(SITE)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs $(SITE)
+	$(BIN)/python scripts/check_site.py $(SITE)
 
 gallery: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
@@ -65,4 +75,4 @@ data: $(READY)
 	$(BIN)/python -m scripts.fetch_data $(DATA)
 
 clean:
-	rm -rf .venv boundlab-report
+	rm -rf .venv boundlab-report docs/_build

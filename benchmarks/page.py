@@ -79,19 +79,20 @@ def verification(found: dict[str, Any]) -> list[str]:
         "changes of a few percent between them, gave means of 1.7 to 1.9 (ibp), 1.8 to 1.9 "
         "(crown-ibp), 3.2 to 3.5 (crown) and 12.4 to 14.1 (alpha-crown), and single rows "
         "differ by up to a quarter (`crown` on mlp_6x200: 1.10, 0.99, 1.00, 1.21, 1.04, 1.14).", "",
-        "Where the floor is. `crown` on mlp_6x200 needs about 30 GFLOP of matrix products, "
-        "which take 180 ms at the 170 GFLOPS that two threads reach in them when nothing else "
-        "runs; the rest is passes over the coefficients at each ReLU and at the input. Nearly "
-        "all of its neurons are unstable behind the second layer, so dropping rows saves "
-        "little there, unlike on the convolutional networks. `crown-ibp`, the one aim that is "
-        "not reached, pulls 9 rows a sample back through every layer, 9 times the transposed "
-        "part of the plain step, itself about a third of it: 3 plain steps, and 1 for the "
-        "interval pass before, is the least that this method can take, of which conv_wide at "
-        "four to five is not far. On conv_small kernels take half: of 18 ms in a quiet round "
-        "9, the interval pass 2.5, copies around the strided convolutions 2, passes at ReLUs "
-        "2, sums of constants 1. encoder is the extreme: 1200 small operators, ten "
-        "microseconds each with what Python needs to call them, for 1.5 to 2 ms of kernels, "
-        "where the plain step has 190.", "",
+        "How fast each method could be at best. `crown` on mlp_6x200 needs about 30 GFLOP "
+        "of matrix products, which take 180 ms at the 170 GFLOPS that two threads reach "
+        "when nothing else runs; the rest is passes over the coefficients at each ReLU "
+        "and at the input. Nearly all of its neurons are unstable behind the second "
+        "layer, so there are few rows to leave out, unlike on the convolutional networks. "
+        "`crown-ibp` does not reach its aim. It pulls 9 rows a sample back through every "
+        "layer. The plain step does that with one row, in about a third of its time, so 9 "
+        "rows take 3 plain steps, and the interval pass before them takes one more: 4 "
+        "plain steps are the least that this method can cost, and conv_wide is not far "
+        "from that. On conv_small kernels take half of the time: of 18 ms in a quiet "
+        "round they take 9, the interval pass 2.5, copies around the strided convolutions "
+        "2, passes at ReLUs 2, sums of constants 1. encoder is the extreme: 1200 small "
+        "operators, ten microseconds each with what Python needs to call them, for 1.5 to "
+        "2 ms of kernels, where the plain step has 190.", "",
     ]  # fmt: skip
 
 

@@ -33,9 +33,11 @@ class Radii:
     """Radii of balls around samples: (samples,), in the type of the samples.
 
     proved: the largest that was asked and proved; 0 where none was. broken: the smallest whose ball
-    is known to hold a violation; infinite where none was found. Between the two nothing is known.
-    Where a clean sample is misclassified both are 0; elsewhere proved < broken. examples: the
-    violations, (samples, *shape), NaN where none was found.
+    is known to hold a violation; infinite where none was found. examples: the violations,
+    (samples, *shape), NaN where none was found.
+
+    Between the two radii nothing is known. Where a clean sample is misclassified both are 0;
+    elsewhere proved < broken.
     """
 
     proved: Tensor

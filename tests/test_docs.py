@@ -11,17 +11,47 @@ from pathlib import Path
 import pytest
 import torch
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from boundlab.cli import main
+from boundlab.commands.table import parser_of_all, parsers
+from tests.helpers.documentation import ROOT, commands, mentioned, name_of, pages, program
+
+PAGES = pages()
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_blocks_run(page: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+def run(argv: list[str]) -> None:
+    assert main(argv) == 0, f"boundlab {' '.join(argv)}"
+
+
+def write(name: str, text: str) -> None:
+    Path(name).write_text(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     torch.manual_seed(0)
-    code = "\n".join(blocks)
-    exec(compile(code, page.name, "exec"), {"__name__": "docs"})
+    given = {"__name__": "docs", "run": run, "write": write}
+    exec(compile(program(page), page.name, "exec"), given)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_can_be_parsed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in commands(page.read_text()):
+        try:
+            parser_of_all().parse_args(argv)
+        except SystemExit:
+            pytest.fail(f"boundlab {' '.join(argv)}: {capsys.readouterr().err}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_in_the_text_exist(page: Path) -> None:
+    known = parsers()
+    for command, flags in mentioned(page.read_text()):
+        assert command in known, f"boundlab {command}"
+        unknown = [flag for flag in flags if flag not in known[command]._option_string_actions]
+        assert not unknown, f"boundlab {command} {unknown}"
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -34,10 +64,10 @@ def test_examples_run(example: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_tables_are_whole(page: Path) -> None:
     """Behind the head of a table comes a line that says so; rows without one are not shown as a
     table."""
@@ -56,14 +86,20 @@ def test_the_map_has_everything() -> None:
     names |= {path.name for path in parts if path.suffix == ".py"}
     names |= {path.name for path in (ROOT / "scripts").glob("*.py")}
     names |= {path.stem for path in PAGES if path.parent.name == "docs"}
+    names |= {f"{path.name}/" for path in (ROOT / "docs").iterdir() if list(path.glob("*.md"))}
     assert not names - found
 
 
 def test_public_names_are_documented() -> None:
     import boundlab
 
+    reference = "".join(page.read_text() for page in (ROOT / "docs/reference/python").glob("*.md"))
     for name in boundlab.__all__:
         assert getattr(boundlab, name).__doc__, name
+        direct = rf"^\.\. auto(function|class):: boundlab\.{name}$"
+        module = getattr(boundlab, name).__module__
+        whole = rf"^\.\. automodule:: {re.escape(module)}$"
+        assert re.search(f"{direct}|{whole}", reference, re.MULTILINE), name
     assert len(boundlab.__all__) <= 45
 
 

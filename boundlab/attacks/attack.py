@@ -69,8 +69,10 @@ def attack(
     its samples: a violation is another class whose output is at least that of the label; or a
     property. steps: of each descent. restarts: descents for each sample; if left out, 10 for
     samples with labels, and for a property as many as 8 seconds allow. timeout: seconds after which
-    no step is begun. A sample is left alone once it has a violation. What is reported was computed
-    by the model itself, at members of the region as it was given.
+    no step is begun.
+
+    A sample is left alone once it has a violation. What is reported was computed by the model
+    itself, at members of the region as it was given.
     """
     if steps < 0 or (restarts is not None and restarts < 1):
         raise ArgumentError(f"attack needs steps >= 0 and restarts >= 1, not {steps}, {restarts}")

@@ -42,7 +42,10 @@ def normalised(
     first = Normalise(mean, std, images.dim() - 2, _dtype(model))
     if not bool((first.std > 0).all()):
         raise ArgumentError("--std must be positive")
-    return nn.Sequential(first, model)
+    whole = nn.Sequential(first, model)
+    for part in (whole, first):  # in the mode of the model, which may refuse to be asked by train()
+        part.training = model.training
+    return whole
 
 
 def load_net(

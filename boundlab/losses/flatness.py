@@ -90,9 +90,11 @@ def mean_loss_bound(
     number, differentiable.
 
     inputs: one entry per model input, a tensor or a region, and last the labels (batch,). perturb:
-    regions on parameters, which all samples share. Backward methods bound the mean over the shared
-    regions at once (see above), the others sample by sample. Its gradient is that of the bound with
-    the tangents where they are: their own dependence on the weights is left out.
+    regions on parameters, which all samples share.
+
+    Backward methods bound the mean over the shared regions at once, the others sample by sample.
+    The gradient is that of the bound with the tangents where they are: their own dependence on the
+    weights is left out.
     """
     entries, given = net.split_labels(inputs, labels)
     net = net.suited(entries, kwargs)

@@ -32,13 +32,14 @@ def capture(model: Model, *args: Any, batched: bool | None = None, **kwargs: Any
     """Read a model into a graph whose outputs can be bounded.
 
     model: a module, any callable on tensors, a program saved with torch.export, or the path of an
-    ONNX file. args, kwargs: example inputs; a network of an ONNX file needs none. The batch size
-    (dimension 0) is free afterwards wherever the model allows it. Parameters are read from the
-    module at every question, so training needs no new capture; train or eval mode is fixed here,
-    and a module that computes something else later is refused. The module is not changed. The graph
-    must give what the model gives for the example; dataclasses among its outputs are dictionaries
-    by field afterwards. batched: False if dimension 0 of the inputs does
-    not count samples; None finds out.
+    ONNX file. args, kwargs: example inputs; a network of an ONNX file needs none. batched: False
+    if dimension 0 of the inputs does not count samples; None finds out.
+
+    The batch size (dimension 0) is free afterwards wherever the model allows it. Parameters are
+    read from the module at every question, so training needs no new capture; train or eval mode is
+    fixed here, and a module that computes something else later is refused. The module is not
+    changed. The graph must give what the model gives for the example; dataclasses among its outputs
+    are dictionaries by field afterwards.
     """
     source = _source(model)
     examples: Examples = (args, kwargs)

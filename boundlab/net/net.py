@@ -210,7 +210,9 @@ class Net:
         """Lower bounds of ``f_y - f_k`` for all classes k != y: (batch, classes - 1).
 
         inputs: one entry per model input, and last the labels y, (batch,) of any integer type,
-        unless they are given as ``labels=``. The margin of class k stands at k, or k - 1 behind y.
+        unless they are given as ``labels=``.
+
+        The margin of class k stands at k, or k - 1 behind y.
         The other arguments are those of :meth:`bounds`.
         """
         entries, classes = self.split_labels(inputs, labels)

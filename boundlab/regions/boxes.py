@@ -73,8 +73,9 @@ class Linf(_BoxLike):
     """All x with ``|x - centre| <= eps`` elementwise, cut to the valid range ``[lower, upper]`` if
     one is given.
 
-    eps: a number, one per sample, or one per element (zero where an element must not move). x may
-    be left out for a region on a parameter: it then sits on the parameter's value.
+    eps: a number, one per sample, or one per element (zero where an element must not move).
+
+    x may be left out for a region on a parameter: it then sits on the parameter's value.
     """
 
     x: Tensor | None = None

@@ -27,7 +27,9 @@ class Words(Region):
     dim); allowed: which of them exist, bool (samples, positions, choices), all by default. A
     position without substitutes (padding) stays as it is. budget: a number, one for each sample, or
     None for no limit. eps in [0, 1] moves substitutes towards the word itself, ``x + eps
-    (substitute - x)``, to begin training with. Gradients flow to x and to the substitutes.
+    (substitute - x)``, to begin training with.
+
+    Gradients flow to x and to the substitutes.
     """
 
     x: Tensor

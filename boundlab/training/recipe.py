@@ -199,6 +199,7 @@ class Recipe:
 
     @staticmethod
     def load(path: str | Path) -> Recipe:
+        """The recipe that a TOML file holds."""
         try:
             return Recipe.read(tomllib.loads(Path(path).read_text()))
         except FileNotFoundError:

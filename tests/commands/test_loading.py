@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from boundlab.commands.loading import normalised
 from tests.helpers.commands import error, results, run
 from tests.helpers.onnx_files import model, node, written
 
@@ -102,3 +103,9 @@ def test_several_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "net.onnx takes left, right" in error(capsys, "certify", "net.onnx", "data.npz")
     (folder / "net.onnx").write_bytes(b"no network")
     assert "is no ONNX file" in error(capsys, "certify", "net.onnx", "data.npz")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_normalisation_has_the_mode_of_the_model(training: bool) -> None:
+    whole = normalised(torch.nn.Linear(4, 2).train(training), [0.5], [0.2], torch.zeros(1, 4))
+    assert all(part.training == training for part in whole.modules())

@@ -29,7 +29,7 @@ class Curve:
     autograd's. stationary: from slope, l, u all points of [l, u] where f' may equal the slope, if
     there is a closed form (then ``breaks`` may be incomplete). touching: for an S-shaped function
     that is point-symmetric about its break, the last touching point from u
-    (:mod:`boundlab.rules.touching`).
+    (``boundlab/rules/touching.py``).
     """
 
     kinds: tuple[str, ...]
