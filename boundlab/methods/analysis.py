@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.guard import Guard, guard_of
+from boundlab.coefficients.coefficients import Coefficients
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
 from boundlab.methods.splits import Split
 from boundlab.regions import Region
-from boundlab.relaxations.interval import DualNormInterval, Interval, lower_of
+from boundlab.relaxations.interval import Interval, Value, lower_of
 from boundlab.relaxations.relaxation import Relaxation, checked
 from boundlab.rules.cases import with_cases
 from boundlab.rules.casts import refuse_wrapping
@@ -57,6 +60,11 @@ class Analysis:
     """Whether the constants of relaxations with free numbers are finite: that depends on intervals,
     not on the numbers."""
     _open: dict[str, tuple[Call, bool]] = field(default_factory=dict)
+
+    @cached_property
+    def guard(self) -> Guard:
+        """What is done about rounding."""
+        return guard_of(self.plan.arithmetic, len(self.plan.whole.nodes), self.samples)
 
     @property
     def graph(self) -> Graph:
@@ -97,11 +105,23 @@ class Analysis:
 
     def elements(self, name: str) -> Elements:
         """The elements of a node, sample by sample."""
-        return Elements(self.graph.nodes[name].layout, lower_of(self.values[name]), self.samples)
+        return self._elements_of(self.graph.nodes[name], self.values[name])
+
+    def _elements_of(self, node: Node, value: Value) -> Elements:
+        return Elements(node.layout, lower_of(value), self.samples)
 
     def ends_tail(self, name: str) -> bool:
         """Whether the affine operators at the end of an output begin behind this node."""
         return name in self.plan.tail_cut or not self.interval(name).dtype.is_floating_point
+
+    def least(self, name: str, rows: Coefficients) -> Tensor:
+        """The least values of rows of a node over what is known of it, its region or its interval:
+        (rows, samples)."""
+        if name not in self.regions:
+            interval = self.interval(name)
+            return self.guard.least(rows.least(interval), rows, interval)
+        region = self.regions[name]
+        return self.guard.least(region.least(rows), rows, region)
 
     def relaxation(self, name: str) -> Relaxation:
         """The linear relaxation of a node for the intervals known of its arguments."""
@@ -151,21 +171,24 @@ class Analysis:
             if name not in self.plan.needed:
                 continue
             if name in self.regions:
-                self.values[name] = refine(self, node, self.restrict(name, self._hull(name)))
+                hull = self.guard.hull(self.regions[name])
+                self.values[name] = refine(self, node, self.restrict(name, hull))
             elif name in self.plan.rules:
                 self._fill_perturbed(node, refine)
             elif node.op is clean:
                 self.values[name] = statistics[node.inputs[0]]
             elif name not in self.values:
-                self.values[name] = node.call(*node.arguments(self._argument_of(node)))
+                self.values[name] = self.guard.constant(node, self._argument_of(node))
         return self
 
     def _fill_perturbed(self, node: Node, refine: Refine) -> None:
         """Bound a node whose arguments are bounded."""
         name, rule = node.name, self.plan.rules[node.name]
         call = self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
+        call = self.guard.call(call)
         self.calls[name] = call
         interval = with_cases(rule, call, rule.interval(call))
+        self.guard.note(self._elements_of(node, interval), interval)
         if not interval.dtype.is_floating_point:
             refuse_wrapping(rule, call, interval)
         found = refine(self, node, self.restrict(name, interval))
@@ -194,13 +217,6 @@ class Analysis:
         for name in {weight.name for weight in weights if isinstance(weight, Ref)}:
             if is_trained(self.values.get(name)):
                 self.values[name] = gathered(self.values[name])
-
-    def _hull(self, name: str) -> Interval:
-        region = self.regions[name]
-        hull, reach = region.hull(), region.reach()
-        if reach is None:
-            return hull
-        return DualNormInterval(hull.lower, hull.upper, reach)
 
     def _clean_values(self) -> dict[str, Tensor]:
         """The values, for the centres of the regions, of what train-mode statistics are taken

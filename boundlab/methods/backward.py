@@ -162,7 +162,7 @@ class _Pass:
         for source, part in zip(self.analysis.calls[name].names, parts, strict=True):
             interval = self.analysis.interval(source)
             if not interval.dtype.is_floating_point:
-                yield part.least(interval)  # a truth value has no slope: it ends here
+                yield self.analysis.least(source, part)  # a truth value has no slope: it ends here
             elif source in self.pending:
                 self.pending[source] = self.pending[source] + part
             else:
@@ -254,5 +254,5 @@ def concretize(
     nothing: a sum that overflows may have been finite, or less than what is left out by
     rounding."""
     for name, rows in coefficients.items():
-        bias = bias + analysis.regions[name].least(rows)
+        bias = bias + analysis.least(name, rows)
     return bias.masked_fill(torch.isposinf(bias), -torch.inf)

@@ -14,7 +14,10 @@ from typing import Protocol, TypeGuard
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.guard import reached, rounded_off
+from boundlab.arithmetic.rounded import RoundedRule, shifted
 from boundlab.coefficients.coefficients import Coefficients
+from boundlab.coefficients.dense import inner
 from boundlab.graph.graph import Node
 from boundlab.methods.analysis import Analysis
 from boundlab.methods.deadline import check_time
@@ -47,6 +50,9 @@ class ForwardBounds:
     analysis: Analysis
     lower: dict[str, Form] = field(default_factory=dict)
     upper: dict[str, Form] = field(default_factory=dict)
+    sizes: dict[str, Tensor] = field(default_factory=dict)
+    """Where bounds are proved for an arithmetic: for each element, the sum of the magnitudes of all
+    terms of its linear bounds, with those of the sources."""
 
     def _source_shape(self, name: str) -> torch.Size:
         """The shape of one sample of a source."""
@@ -67,10 +73,12 @@ class ForwardBounds:
         name = node.name
         if name in self.analysis.regions:
             self.lower[name] = self.upper[name] = self._source(node, interval)
+            self.sizes[name] = reached(self.analysis.regions[name])
         elif not interval.dtype.is_floating_point:
             zeros = torch.zeros(self.columns, *interval.shape, device=interval.device)
             self.lower[name] = torch.cat([zeros, interval.lower[None].to(zeros)])
             self.upper[name] = torch.cat([zeros, interval.upper[None].to(zeros)])
+            self.sizes[name] = interval.upper.to(zeros)
         else:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)
@@ -83,7 +91,30 @@ class ForwardBounds:
             low, up = found
             if torch.promote_types(low.dtype, interval.dtype) != interval.dtype:
                 low, up = self._below(low, node, interval), -self._below(-up, node, interval)
+            if self.analysis.guard.proves:
+                low, up = self._with_room(node, relaxation, low, up)
             self.lower[name], self.upper[name] = low, up
+
+    def _with_room(
+        self, node: Node, relaxation: Relaxation, low: ForwardBound, up: ForwardBound
+    ) -> tuple[ForwardBound, ForwardBound]:
+        """Linear bounds with room for what is rounded in making them from those of the arguments:
+        gamma times the magnitudes of all that is added up."""
+        call, rule = self.analysis.calls[node.name], self.analysis.plan.rules[node.name]
+        assert isinstance(rule, RoundedRule)
+        room = rule.of_analysis(call, relaxation, [self.sizes[name] for name in call.names])
+        low, up = shifted(low, -room), shifted(up, room)
+        self.sizes[node.name] = torch.maximum(self._size(low, node), self._size(up, node))
+        return low, up
+
+    def _size(self, form: ForwardBound, node: Node) -> Tensor:
+        """The sum of the magnitudes of a form's terms, in the shape of the node."""
+        by_sample = node.layout.samples_first(form.abs(), self.analysis.samples)
+        _, samples, size = by_sample.shape
+        total = torch.zeros(size, samples, dtype=form.dtype, device=form.device)
+        for region, rows in self._by_source(by_sample[:-1].transpose(1, 2), node):
+            total = total + inner(rows, reached(region))
+        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1].abs()
 
     def _below(self, form: ForwardBound, node: Node, interval: Interval) -> ForwardBound:
         """A form below another one, in the type of the node: a cast leaves it in a longer one.
@@ -139,7 +170,10 @@ class ForwardBounds:
     def interval(self, node: Node) -> Interval:
         lower = self.minimum(dense(self.lower[node.name]), node)
         upper = -self.minimum(-dense(self.upper[node.name]), node)
-        return Interval(lower, upper)
+        if not self.analysis.guard.proves:
+            return Interval(lower, upper)
+        room = rounded_off(self.sizes[node.name], self.columns)
+        return Interval(lower - room, upper + room)
 
     def lower_rows(self, node: Node, rows: Coefficients) -> Tensor:
         """Lower bounds of rows of a node from its linear bounds in the sources: (rows, samples)."""
@@ -152,4 +186,7 @@ class ForwardBounds:
         total = merged[-1]
         for region, part in self._by_source(merged[:-1], node):
             total = total + region.minimum(part)
-        return total
+        if not self.analysis.guard.proves:
+            return total
+        room = rounded_off(self.sizes[node.name], self.columns + c.shape[2])
+        return self.analysis.guard.withheld(total - rows.apply(torch.abs).dot(room))

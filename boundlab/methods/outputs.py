@@ -18,6 +18,8 @@ def output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     """Bounds of every element of an output node; of one side only, the other one is infinite, if it
     is a number."""
     found = _output_bounds(answer, target, sides)
+    analysis = answer.analysis
+    found = analysis.guard.settled(analysis.elements(target), found)
     if sides == "both" or not found.dtype.is_floating_point:
         return found
     infinite = torch.full_like(found.lower, torch.inf)
@@ -30,6 +32,9 @@ def _output_bounds(answer: Answer, target: str, sides: str) -> Interval:
     analysis = answer.analysis
     if target not in analysis.plan.variable:
         value = analysis.values[target]
+        error = analysis.guard.error_of(target)
+        if error is not None:
+            return Interval(value - error, value + error)
         return Interval(value, value)
     found = analysis.interval(target)
     if target in analysis.regions or not found.dtype.is_floating_point:
@@ -109,7 +114,7 @@ def lower_rows(answer: Answer, target: str, rows: Coefficients, side: str = "low
     output they are for."""
     analysis = answer.analysis
     if target not in analysis.plan.variable:
-        return rows.dot(analysis.values[target])
+        return _of_constant(analysis, target, rows)
     best: Tensor | None = None
     for stage in answer.stages:
         if stage.method.optimize:
@@ -126,6 +131,17 @@ def lower_rows(answer: Answer, target: str, rows: Coefficients, side: str = "low
     return best
 
 
+def _of_constant(analysis: Analysis, target: str, rows: Coefficients) -> Tensor:
+    """Lower bounds of rows of an output that is not perturbed: (rows, samples)."""
+    value, error = analysis.values[target], analysis.guard.error_of(target)
+    known = Interval(value, value)
+    if error is not None:
+        known = Interval(value - error, value + error)
+    if not analysis.guard.proves:
+        return rows.dot(value)
+    return analysis.guard.least(rows.least(known), rows, known)
+
+
 def _stage_rows(stage: Stage, target: str, rows: Coefficients) -> Tensor:
     analysis = stage.analysis
     if stage.method.output == "backward":
@@ -138,7 +154,8 @@ def _stage_rows(stage: Stage, target: str, rows: Coefficients) -> Tensor:
         node = analysis.graph.nodes[target]
         known = analysis.interval(target).intersect(stage.forward_bounds.interval(node))
         best = torch.fmax(best, stage.forward_bounds.lower_rows(node, rows))
-        best = torch.fmax(best, rows.least(known))
+        least = analysis.guard.least(rows.least(known), rows, known)
+        best = torch.fmax(best, least)
     return best
 
 
@@ -153,10 +170,7 @@ def _merged(analysis: Analysis, target: str, rows: Coefficients, further: bool) 
     ends, bias = backward.propagate_backward(analysis, target, rows, steps)
     best = bias
     for name, part in ends.items():
-        if name in analysis.regions:
-            best = best + analysis.regions[name].least(part)
-        else:
-            best = best + part.least(analysis.interval(name))
+        best = best + analysis.least(name, part)
     if further and any(name not in analysis.regions for name in ends):
         further_ends, further_bias = backward.propagate_from(analysis, ends, bias)
         best = torch.fmax(best, backward.concretize(analysis, further_ends, further_bias))

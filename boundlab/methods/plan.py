@@ -9,7 +9,9 @@ from functools import cached_property
 
 import torch
 
-from boundlab.graph.graph import Graph
+from boundlab.arithmetic.arithmetic import Arithmetic
+from boundlab.arithmetic.rounded import RoundedRule
+from boundlab.graph.graph import Graph, Node
 from boundlab.methods.folding import fold
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
@@ -23,7 +25,8 @@ class Plan:
     """whole: the graph; sources: the perturbed nodes; boxes: those of them whose elements move
     independently; balls: those whose reach through one product is known exactly; targets: the
     outputs; bound_all: whether all nodes are asked for, so that none may be folded into another;
-    kept: nodes that may not be folded in any case."""
+    kept: nodes that may not be folded in any case; arithmetic: that bounds are proved for, in which
+    a folded layer would round in another way."""
 
     whole: Graph
     sources: tuple[str, ...]
@@ -32,12 +35,13 @@ class Plan:
     targets: tuple[str, ...]
     bound_all: bool = False
     kept: tuple[str, ...] = ()
+    arithmetic: Arithmetic | None = None
     _behind: dict[str, set[str]] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:
         """The graph to work on."""
-        if self.bound_all:
+        if self.bound_all or self.arithmetic is not None:
             return self.whole
         variable = self.whole.dependents(set(self.sources), CUTS)
         return fold(self.whole, variable, (*self.targets, *self.kept))
@@ -66,7 +70,12 @@ class Plan:
             for name in self.graph.nodes
             if name in self.variable and name in self.needed and name not in self.sources
         ]
-        return {name: find_rule(self.graph.nodes[name]) for name in names}
+        return {name: self._rule(self.graph.nodes[name]) for name in names}
+
+    def _rule(self, node: Node) -> Rule:
+        if self.arithmetic is None:
+            return find_rule(node)
+        return RoundedRule.of(node, find_rule(node), self.arithmetic, len(self.whole.nodes))
 
     @cached_property
     def calls(self) -> dict[str, Call]:

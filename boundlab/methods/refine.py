@@ -308,7 +308,7 @@ class Race:
     ) -> tuple[Tensor, Tensor]:
         """Bound the first rows by the interval of a node, those that are ``looking``; which of
         these were open before and are."""
-        self.note(bias + rows.least(self.analysis.interval(name)), looking)
+        self.note(bias + self.analysis.least(name, rows), looking)
         before = self.open[: len(bias)]
         after = before & self.going(self.best).T.gather(0, self.running[: len(bias)])
         self.open = torch.cat([after | (before & ~looking), self.open[len(bias) :]])

@@ -150,7 +150,9 @@ def bound_nodes(query: Query, method: Method, before: Stage | None = None) -> St
     refined = None
     if before is not None and before.method.intermediate != "interval":
         refined = before
-    choices = ExactPerPosition.of(analysis)
+    choices = None
+    if not analysis.guard.proves:  # values of versions are rounded as well
+        choices = ExactPerPosition.of(analysis)
     tightening = Tightening(query, method, choices, forward_bounds, refined)
     return Stage(method, analysis.fill(tightening), forward_bounds)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import Arithmetic
 from boundlab.compat.private import version
 from boundlab.errors import ArgumentError
 from boundlab.graph.graph import Graph
@@ -31,7 +32,8 @@ Numbers = float | Sequence[float] | Tensor
 @dataclass(frozen=True, eq=False)
 class Basis:
     """What the intervals of a state depend on: the graph, the regions and other inputs, copied, and
-    the parameters. separable: whether samples can be asked for apart."""
+    the parameters. separable: whether samples can be asked for apart. arithmetic: that they are
+    proved for."""
 
     graph: Graph
     regions: Mapping[str, Region]
@@ -40,6 +42,7 @@ class Basis:
     versions: tuple[tuple[int, int], ...]
     sums: tuple[float, ...]
     separable: bool
+    arithmetic: Arithmetic | None = None
 
     @staticmethod
     def of(
@@ -48,11 +51,13 @@ class Basis:
         others: Mapping[str, object],
         parameters: Sequence[Tensor],
         separable: bool,
+        arithmetic: Arithmetic | None = None,
     ) -> Basis:
         copied = {name: with_tensors(region, _copied) for name, region in regions.items()}
         kept = {name: _kept(value) for name, value in others.items()}
         versions = tuple((tensor.data_ptr(), version(tensor)) for tensor in parameters)
-        return Basis(graph, copied, kept, tuple(parameters), versions, _sums(parameters), separable)
+        held, sums = tuple(parameters), _sums(parameters)
+        return Basis(graph, copied, kept, held, versions, sums, separable, arithmetic)
 
     def check_parameters(self, now: Basis) -> None:
         """Refuse parameters that are others now, or have changed: autograd counts most changes, a
@@ -68,6 +73,8 @@ class Basis:
         if self.graph is not now.graph:
             raise ArgumentError("the state belongs to another net, or another batch size of it")
         self.check_parameters(now)
+        if self.arithmetic != now.arithmetic:
+            raise ArgumentError("the state was found for bounds with another arithmetic=...")
         if set(self.regions) != set(now.regions):
             raise ArgumentError("the state was found for other perturbed inputs or parameters")
         for name, region in self.regions.items():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import FLOOR
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.errors import ArgumentError
 from boundlab.methods.analysis import Analysis
@@ -61,6 +62,9 @@ def _lines(
     linear functions below rows of the output."""
     ends, bias = propagate_backward(analysis, target, rows)
     bias = bias.masked_fill(torch.isposinf(bias), -torch.inf)  # an overflow says nothing
+    bias = analysis.guard.withheld(bias)
+    if analysis.guard.proves:
+        bias = bias - FLOOR
     matrices = {}
     for name, region in analysis.regions.items():
         inside = analysis.graph.nodes[name].layout.sample_shape(region.centre.shape)

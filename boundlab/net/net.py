@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from boundlab.arithmetic.arithmetic import Arithmetic, find_arithmetic
+from boundlab.arithmetic.double import regions_in_double, values_in_double
 from boundlab.compat.ambient import undisturbed
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, MemoryLimit
@@ -135,6 +137,7 @@ class Net:
         intermediates: bool = False,
         state: BoundState | None = None,
         known: Known | None = None,
+        arithmetic: str | Arithmetic | None = None,
         grad: bool | None = None,
         **kwargs: object,
     ) -> Bounds | Any:
@@ -152,16 +155,19 @@ class Net:
         half of what is free. What autograd keeps for gradients counts too: MemoryLimit where it is
         more, unless under torch.no_grad(). intermediates: keep the bounds of all nodes, as
         ``bounds["module.path"]``. state: what an earlier question has found, and splits; the result
-        then has one (``bounds.state``). known: intervals that are known of nodes or modules. grad:
-        whether results carry gradients, :func:`boundlab.net.gradients.kept` says when they do if it
-        is left out.
+        then has one (``bounds.state``). known: intervals that are known of nodes or modules.
+        arithmetic: "real", "float32" or "float64": bounds in double precision that are proved for
+        the network as evaluated exactly, or as executed in that precision; None: rounding is taken
+        for nothing (docs/floating-point.md). grad: whether results carry gradients,
+        :func:`boundlab.net.gradients.kept` says when they do if it is left out.
 
         Returns Bounds, in the structure of the model's output if that is a tuple, list or dict; a
         dataclass becomes a dict by field.
         """
         choose("sides", sides, SIDES)
         net = self.suited(inputs, kwargs)
-        options = Options(method, perturb, slopes, alpha, memory, known)
+        proved = find_arithmetic(arithmetic)
+        options = Options(method, perturb, slopes, alpha, memory, known, proved)
 
         def ask(entries: Examples, spec: Tensor | None, state: BoundState | None) -> Any:
             answer = net.ask(entries[0], entries[1], options, state)
@@ -181,7 +187,7 @@ class Net:
         optimize = find_method(method).optimize
         if state is not None or (optimize and can_be_taken_apart(net.graph)):
             values, regions = net.reader.read(inputs, kwargs, perturb)
-            begun = net.questions.begin(state or BoundState(), values, regions)
+            begun = net.questions.begin(state or BoundState(), values, regions, proved)
         if begun is not None and optimize and not isinstance(slopes, str):
             # those of the state are cut where the samples are, or begin anew
             begun = replace(begun, alphas=slopes)
@@ -204,6 +210,7 @@ class Net:
         slopes: Slopes = "adaptive",
         alpha: Alpha | None = None,
         memory: int | str | None = None,
+        arithmetic: str | Arithmetic | None = None,
         grad: bool | None = None,
         **kwargs: object,
     ) -> Tensor:
@@ -217,7 +224,8 @@ class Net:
         """
         entries, classes = self.split_labels(inputs, labels)
         net = self.suited(entries, kwargs)
-        options = Options(method, perturb, slopes, alpha, memory)
+        proved = find_arithmetic(arithmetic)
+        options = Options(method, perturb, slopes, alpha, memory, arithmetic=proved)
 
         def ask(entries: Examples, labels: Any, _: Any) -> Tensor:
             answer = net.ask(entries[0], entries[1], options)
@@ -239,6 +247,7 @@ class Net:
         spec: Tensor | None = None,
         slopes: str = "adaptive",
         memory: int | str | None = None,
+        arithmetic: str | Arithmetic | None = None,
         grad: bool | None = None,
         **kwargs: object,
     ) -> LinearBounds:
@@ -254,7 +263,8 @@ class Net:
                 f"'crown', 'crown-ibp' or 'forward+backward', not {row.name!r}"
             )
         net = self.suited(inputs, kwargs)
-        options = Options(row, perturb, slopes, memory=memory)
+        proved = find_arithmetic(arithmetic)
+        options = Options(row, perturb, slopes, memory=memory, arithmetic=proved)
         given = None if spec is None else _spec_tensor(spec)
         with kept(grad, self.captured, inputs, kwargs, perturb, spec):
             answer = net.ask(inputs, kwargs, options)
@@ -266,13 +276,15 @@ class Net:
         perturb: Mapping[str, Region] | None = None,
         spec: Tensor | None = None,
         memory: int | str | None = None,
+        arithmetic: str | Arithmetic | None = None,
         **kwargs: object,
     ) -> Problem:
         """A question that is read, checked and folded once, to be asked many times with different
         states: for branch and bound, warm starts and incremental refinement."""
         net = self.suited(inputs, kwargs)
-        values, regions = net.reader.read(inputs, kwargs, perturb)
-        return Problem.of(net, values, regions, spec, memory)
+        proved = find_arithmetic(arithmetic)
+        values, regions = net.reader.read(inputs, kwargs, perturb, longer=proved is not None)
+        return Problem.of(net, values, regions, spec, memory, proved)
 
     @undisturbed()
     def ask(
@@ -287,7 +299,11 @@ class Net:
     ) -> Answer:
         """What is known of every node: the first half of every question, for what is built on it
         (losses)."""
-        values, regions = self.reader.read(inputs, kwargs, options.perturb)
+        arithmetic = options.arithmetic
+        longer = arithmetic is not None
+        values, regions = self.reader.read(inputs, kwargs, options.perturb, longer)
+        if arithmetic is not None:
+            values, regions = values_in_double(values, arithmetic), regions_in_double(regions)
         query = self.questions.query(values, regions, options, state, bound_all)
         if clean is None:
             self._warn_of_statistics()

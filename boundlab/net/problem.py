@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import Arithmetic
+from boundlab.arithmetic.double import regions_in_double, values_in_double
 from boundlab.compat.ambient import undisturbed
 from boundlab.errors import ArgumentError
 from boundlab.methods.alpha import Alpha
@@ -42,6 +44,7 @@ class Problem:
     spec: Tensor | None = None
     memory: int | str | None = None
     target: str | None = None
+    arithmetic: Arithmetic | None = None
     _constants: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -51,14 +54,18 @@ class Problem:
         regions: Mapping[str, Region],
         spec: Tensor | None,
         memory: int | str | None,
+        arithmetic: Arithmetic | None = None,
     ) -> Problem:
         """The problem for inputs and regions as they are now: they are copied."""
         if spec is not None and not isinstance(spec, Tensor):
             raise ArgumentError(f"spec must be a tensor, not {type(spec).__name__}")
-        begun = net.questions.begin(BoundState(), values, regions)
+        begun = net.questions.begin(BoundState(), values, regions, arithmetic)
         assert begun.basis is not None
         copied = dict(begun.basis.regions)
-        return Problem(net, {**values, **begun.basis.others}, copied, begun, spec, memory)
+        values = {**values, **begun.basis.others}
+        if arithmetic is not None:
+            values, copied = values_in_double(values, arithmetic), regions_in_double(copied)
+        return Problem(net, values, copied, begun, spec, memory, arithmetic=arithmetic)
 
     def bounds(
         self,
@@ -73,7 +80,8 @@ class Problem:
         if sides not in ("both", "lower", "upper"):
             raise ArgumentError(f"sides must be 'both', 'lower' or 'upper', not {sides!r}")
         given = self._checked(state)
-        options = Options(method, slopes=slopes, alpha=alpha, memory=self.memory)
+        proved = self.arithmetic
+        options = Options(method, None, slopes, alpha, self.memory, arithmetic=proved)
         target = self.target or self.net.only_output("a problem")
         with kept(None, self.net.captured, self.regions, self.spec):
             answer = self._run(given, options)
@@ -84,6 +92,11 @@ class Problem:
                 found = self.net.drop_samples(spec_bounds(answer, target, spec, sides))
         return Bounds(found.lower, found.upper, state=self.net.questions.state_of(answer))
 
+    @property
+    def plain(self) -> Problem:
+        """The same question with rounding taken for nothing, for what need not hold."""
+        return replace(self, arithmetic=None, _constants={})
+
     def to(self, dtype: torch.dtype) -> Problem:
         """The same question in another precision, for what need not hold, such as slopes; its
         states are those of this problem, in that precision."""
@@ -91,7 +104,7 @@ class Problem:
         values = {name: cast(value) for name, value in self.values.items()}
         regions = {name: with_tensors(region, cast) for name, region in self.regions.items()}
         spec = cast(self.spec)
-        return replace(self, values=values, regions=regions, spec=spec, _constants={})
+        return replace(self.plain, values=values, regions=regions, spec=spec)
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -155,7 +168,7 @@ class Problem:
 
     def _remember(self, answer: Answer) -> None:
         """Keep the values that depend on no input: folded weights, constants."""
-        if self._constants or torch.is_grad_enabled():
+        if self._constants or torch.is_grad_enabled() or self.arithmetic is not None:
             return
         graph, values = answer.analysis.graph, answer.analysis.values
         changing = graph.dependents({*graph.inputs, *self.regions}, frozenset())

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import Arithmetic
+from boundlab.arithmetic.double import graph_in_double, in_double
 from boundlab.errors import ArgumentError, MixedSamples, did_you_mean
+from boundlab.graph.graph import Graph
 from boundlab.methods.alpha import Alpha
 from boundlab.methods.halving import can_be_taken_apart
 from boundlab.methods.memory import in_bytes
@@ -40,6 +43,7 @@ class Options:
     alpha: Alpha | None = None
     memory: int | str | None = None
     known: Known | None = None
+    arithmetic: Arithmetic | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +74,14 @@ class Questions:
             given = replace(given, alphas=options.slopes)
         _check_alpha(method, options)
         known = self.reader.known(options.known or {})
-        plan = self.plan(regions, False, tuple(known), target)
+        if options.arithmetic is not None:
+            known = {name: _in_double(interval) for name, interval in known.items()}
+        plan = self.plan(regions, False, tuple(known), target, options.arithmetic)
         self._check_mixing(plan)
+        if bound_all:
+            plan = self.plan(regions, True, arithmetic=options.arithmetic)
         return Query(
-            self.plan(regions, bound_all=True) if bound_all else plan,
+            plan,
             values,
             regions,
             self.reader.samples(values, regions),
@@ -91,19 +99,32 @@ class Questions:
         bound_all: bool = False,
         kept: tuple[str, ...] = (),
         target: str | None = None,
+        arithmetic: Arithmetic | None = None,
     ) -> Plan:
         """Found once for each set of perturbed nodes, and again when rules were registered since.
         kept: nodes that may not be folded. target: a node that is asked for instead of the
-        outputs."""
+        outputs. arithmetic: that bounds are proved for."""
         boxes = frozenset(name for name, region in regions.items() if region.is_box)
         balls = frozenset(name for name, region in regions.items() if region.reach_is_exact)
-        key = tuple(regions), boxes, balls, bound_all, kept, target, generation()
+        names = tuple(regions)
+        key = names, boxes, balls, bound_all, kept, target, arithmetic, generation()
         if key not in self._plans:
             graph, targets = self.captured.graph, self.captured.targets
             if target is not None:
                 targets = (target,)
-            self._plans[key] = Plan(graph, tuple(regions), boxes, balls, targets, bound_all, kept)
+            if arithmetic is not None:
+                graph = self._in_double(graph, arithmetic)
+            self._plans[key] = Plan(
+                graph, names, boxes, balls, targets, bound_all, kept, arithmetic
+            )
         return self._plans[key]
+
+    def _in_double(self, graph: Graph, arithmetic: Arithmetic) -> Graph:
+        if self.has_statistics:
+            raise ArgumentError(
+                "arithmetic=... needs a model in eval mode: statistics of a batch are rounded too"
+            )
+        return graph_in_double(graph, arithmetic)
 
     def _check_mixing(self, plan: Plan) -> None:
         """Refuse graphs in which samples may meet; operators without a rule are named first."""
@@ -120,14 +141,19 @@ class Questions:
         return any(node.op is registry.clean for node in self.captured.graph.nodes.values())
 
     def begin(
-        self, state: BoundState, values: Mapping[str, Any], regions: Mapping[str, Region]
+        self,
+        state: BoundState,
+        values: Mapping[str, Any],
+        regions: Mapping[str, Region],
+        arithmetic: Arithmetic | None = None,
     ) -> BoundState:
         """A state as one of this question: its intervals hold for it, and it can be cut."""
         if self.has_statistics:
             raise ArgumentError(
                 "states need a model in eval mode: statistics change with the batch"
             )
-        samples, basis = self.reader.samples(values, regions), self._basis(values, regions)
+        samples = self.reader.samples(values, regions)
+        basis = self._basis(values, regions, arithmetic)
         if state.basis is not None:
             state.basis.check(basis, state.origin)
         return replace(state, samples=samples, origin=torch.arange(samples), basis=basis)
@@ -138,13 +164,19 @@ class Questions:
         values = self.reader.parameters()
         return self._basis({name: values[name] for name in values if name not in perturbed}, {})
 
-    def _basis(self, values: Mapping[str, Any], regions: Mapping[str, Region]) -> Basis:
+    def _basis(
+        self,
+        values: Mapping[str, Any],
+        regions: Mapping[str, Region],
+        arithmetic: Arithmetic | None = None,
+    ) -> Basis:
         """What intervals of a state depend on."""
         graph = self.captured.graph
         tensors = [values.get(name) for name in (*graph.parameters, *graph.constants)]
         held = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         others = {name: values[name] for name in graph.inputs if name in values}
-        return Basis.of(graph, regions, others, held, can_be_taken_apart(graph))
+        separable = can_be_taken_apart(graph)
+        return Basis.of(graph, regions, others, held, separable, arithmetic)
 
     def state_of(self, answer: Answer) -> BoundState:
         """What an answer has found, for a later question."""
@@ -168,6 +200,10 @@ class Questions:
             _empty(answer),
             given.basis,
         )
+
+
+def _in_double(x: Interval) -> Interval:
+    return Interval(in_double(x.lower), in_double(x.upper))
 
 
 def _empty(answer: Answer) -> Tensor | None:

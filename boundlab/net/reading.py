@@ -23,7 +23,7 @@ from boundlab.relaxations.interval import Interval
 
 RESERVED = {
     "method", "perturb", "spec", "sides", "slopes", "alpha", "memory", "intermediates", "state",
-    "known", "grad",
+    "known", "grad", "arithmetic",
 }  # fmt: skip
 """Keywords of questions, which a model may not have."""
 Known = Mapping[str, tuple[Tensor, Tensor]]
@@ -45,10 +45,11 @@ class Reader:
         inputs: tuple[Any, ...],
         kwargs: dict[str, Any],
         perturb: Mapping[str, Region] | None = None,
+        longer: bool = False,
     ) -> tuple[Values, Regions]:
         """The values of all independent nodes that are not perturbed, and the regions of the
-        others: at least one."""
-        values, regions = self.entries(inputs, kwargs)
+        others: at least one. longer: whether regions may be given in double precision."""
+        values, regions = self.entries(inputs, kwargs, longer)
         regions |= self._on_parameters(perturb or {}, values)
         if not regions:
             raise ArgumentError(
@@ -59,10 +60,12 @@ class Reader:
             values.pop(name, None)
         return values, regions
 
-    def entries(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Regions]:
+    def entries(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], longer: bool = False
+    ) -> tuple[Values, Regions]:
         """The values of all independent nodes that are not perturbed, and the regions of the inputs
         that are: all on one device."""
-        values, regions = self._inputs(inputs, kwargs)
+        values, regions = self._inputs(inputs, kwargs, longer)
         parameters = self.parameters()
         centres = {name: region.centre for name, region in regions.items()}
         self._check_devices({**values, **centres}, parameters)
@@ -119,7 +122,9 @@ class Reader:
 
     # -- inputs ------------------------------------------------------------------------------------
 
-    def _inputs(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Regions]:
+    def _inputs(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], longer: bool
+    ) -> tuple[Values, Regions]:
         leaves, tree = pytree.tree_flatten((inputs, kwargs))
         graph = self.captured.graph
         if tree != self.captured.inputs:
@@ -131,7 +136,7 @@ class Reader:
         regions: Regions = {}
         for name, leaf in zip(graph.inputs, leaves, strict=True):
             if isinstance(leaf, Region):
-                self._check_shape(name, leaf.centre)
+                self._check_shape(name, leaf.centre, longer)
                 regions[name] = with_tensors(leaf, usable)
             elif name in graph.literals:
                 self._check_literal(name, leaf)
@@ -174,12 +179,12 @@ class Reader:
         if leaf.is_floating_point() and torch.isnan(leaf).any():
             raise ArgumentError(f"the input '{name}' contains NaN")
 
-    def _check_shape(self, name: str, tensor: Tensor) -> None:
+    def _check_shape(self, name: str, tensor: Tensor, longer: bool = False) -> None:
         example = self.captured.graph.examples.get(name)
         if example is None:
             raise ArgumentError(f"the input '{name}' is not a tensor in the captured model")
         shape, dtype, free = example
-        if tensor.dtype != dtype:
+        if tensor.dtype != dtype and not (longer and tensor.dtype == torch.float64):
             raise ArgumentError(
                 f"the input '{name}' must have dtype {dtype} as in the captured model, not "
                 f"{tensor.dtype}"

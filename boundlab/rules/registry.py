@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -39,7 +39,8 @@ class Call:
     ``leaves``: the flattened arguments; a perturbed one is an Interval. ``refs``: the same with
     references to nodes. ``positions``: the places of the perturbed ones, ``names``: the nodes that
     these come from. ``slopes``: the user's choice for the lower line of an unstable ReLU.
-    ``result``: what is already known of the result, for relaxations that can use it.
+    ``result``: what is already known of the result, for relaxations that can use it. ``errors``:
+    how far constants may be from what is given, by their places; exact ones are not named.
     """
 
     node: Node
@@ -50,6 +51,7 @@ class Call:
     names: tuple[str, ...]
     slopes: str = "adaptive"
     result: Interval | None = None
+    errors: Mapping[int, Tensor] = field(default_factory=dict)
 
     @staticmethod
     def of(node: Node, lookup: Lookup) -> Call:
@@ -78,9 +80,9 @@ class Call:
     @cached_property
     def arguments(self) -> Arguments:
         """args and kwargs as the operator takes them, with intervals in the perturbed places."""
-        return self._nested(self.leaves)
+        return self.nested(self.leaves)
 
-    def _nested(self, leaves: Sequence[Any]) -> Arguments:
+    def nested(self, leaves: Sequence[Any]) -> Arguments:
         """args and kwargs of which these are the leaves."""
         if self.flat:
             return tuple(leaves), {}
@@ -115,7 +117,7 @@ class Call:
             given = [constant(leaf) for leaf in self.leaves]
             for position, variable in zip(self.positions, variables, strict=True):
                 given[position] = variable
-            args, kwargs = self._nested(given)
+            args, kwargs = self.nested(given)
             if function is None:
                 return self.node.call(args, kwargs)
             return function(*args, **kwargs)

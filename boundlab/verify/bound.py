@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import Arithmetic
+from boundlab.arithmetic.guard import rounded_off
 from boundlab.methods.method import find_method
 from boundlab.net import Net
 from boundlab.net.linear import lower_lines
@@ -25,10 +27,11 @@ QUICK = 0.1
 
 
 class Bounder:
-    """Bounds the rows of a query on the model in double precision."""
+    """Bounds the rows of a query. arithmetic: that bounds are proved for."""
 
-    def __init__(self, net: Net, rows: Rows) -> None:
+    def __init__(self, net: Net, rows: Rows, arithmetic: Arithmetic | None = None) -> None:
         self.net = net
+        self.arithmetic = arithmetic
         self.spec = rows.spec()
         self.case = rows.case
         shape, _, _ = net.graph.examples[net.graph.inputs[0]]
@@ -66,12 +69,18 @@ class Bounder:
         """Lines below spec (domains, rows, columns) over boxes (domains, in): those of the method,
         and of forward mode if it was run before, which are not looser everywhere."""
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
-        answer = self.net.ask((box,), {}, Options(find_method(method)))
+        options = Options(find_method(method), arithmetic=self.arithmetic)
+        answer = self.net.ask((box,), {}, options)
         forward = [one for one in answer.stages[:-1] if one.forward_bounds is not None]
         found = []
         for stage in (answer.stages[-1], *forward):
             a, b = lower_lines(stage.analysis, self.target, spec)
-            found.append(Lines(a.flatten(2), b))
+            a = a.flatten(2)
+            if self.arithmetic is not None:
+                # what rounding takes from the least values of the lines over this box and its parts
+                size = torch.maximum(lower.abs(), upper.abs())
+                b = b - rounded_off(torch.einsum("dri,di->dr", a.abs(), size), a.shape[2])
+            found.append(Lines(a, b))
         return found
 
 

@@ -37,7 +37,9 @@ class ExactSearch:
             held = [name for name in root.intervals if root.layout(name).batched]
             ends = {name: _hull(per_domain(root, name)) for name in held}
             ends[plan.sources[0]] = _hull(Interval(self.boxes.lower, self.boxes.upper))
-            self.encoding = encode(plan, query.shape, problem.constants, ends)
+            plain = problem.plain
+            plain.bounds(method="ibp", sides="lower")  # which finds the constants
+            self.encoding = encode(plan, query.shape, plain.constants, ends)
 
     def can(self, state: BoundState) -> bool:
         """Whether all domains of a state are small enough to be tried."""

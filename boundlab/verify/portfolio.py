@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from boundlab.arithmetic.arithmetic import Arithmetic, find_arithmetic
 from boundlab.attacks import Attack, attack
 from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.descent import pulled_inside
@@ -54,11 +55,16 @@ CANDIDATES = 5
 """Points of a round that are replayed."""
 
 
-def verify(model: Model, prop: Property, timeout: float = TIMEOUT) -> Verdict:
+def verify(
+    model: Model, prop: Property, timeout: float = TIMEOUT, arithmetic: str | None = None
+) -> Verdict:
     """Decide whether a property holds.
 
     model: a module, callable or net of one input. timeout: seconds, after which the answer is
-    "unknown" with what is known so far.
+    "unknown" with what is known so far. arithmetic: "real", "float32" or "float64": what a proof
+    must hold for, the network evaluated exactly or as executed in that precision
+    (docs/floating-point.md); None: bounds are proved in real arithmetic where it is known what all
+    operators round, how far the executed network rounds is measured, and a solver may help.
     """
     if not isinstance(prop, Property):
         raise ArgumentError(
@@ -66,7 +72,7 @@ def verify(model: Model, prop: Property, timeout: float = TIMEOUT) -> Verdict:
         )
     if not timeout > 0:
         raise ArgumentError(f"timeout must be a positive number of seconds, not {timeout}")
-    search = Portfolio(model, prop, time.monotonic() + timeout)
+    search = Portfolio(model, prop, time.monotonic() + timeout, find_arithmetic(arithmetic))
     try:
         search.run()
     except KeyboardInterrupt:
@@ -77,7 +83,12 @@ def verify(model: Model, prop: Property, timeout: float = TIMEOUT) -> Verdict:
 class Portfolio:
     """The stages of one verification, and what they have found."""
 
-    def __init__(self, model: Model, prop: Property, deadline: float) -> None:
+    def __init__(
+        self, model: Model, prop: Property, deadline: float, arithmetic: Arithmetic | None = None
+    ) -> None:
+        self.arithmetic = arithmetic
+        self.proved_in = arithmetic
+        """The arithmetic of all that was proved so far."""
         self.begun = time.monotonic()
         self.deadline = deadline
         self.prop = prop
@@ -116,7 +127,10 @@ class Portfolio:
             status = HOLDS
         seconds = time.monotonic() - self.begun
         stages = tuple(self.stages)
-        return Verdict(status, self.found, self.bound, stages, self.domains, seconds)
+        arithmetic = None
+        if status == HOLDS and self.proved_in is not None:
+            arithmetic = self.proved_in.name
+        return Verdict(status, self.found, self.bound, stages, self.domains, seconds, arithmetic)
 
     def run(self) -> None:
         if not self.is_about_something():
@@ -193,7 +207,8 @@ class Portfolio:
             pays = self.rates["tightening"] > self.rates["neuron splitting"]
             if self.is_easy:
                 yield "milp", self.solve_easy
-        yield "milp", self.solve
+        if self.arithmetic is None:  # what a solver says is no proof for an arithmetic
+            yield "milp", self.solve
         if FEW_INPUTS < self.query.movable <= MANY_INPUTS:
             yield inputs
 
@@ -233,9 +248,10 @@ class Portfolio:
         """Bound all clauses on the whole regions."""
         try:
             with until(self.deadline):
-                self.query = Query.of(self.model, self.prop)
+                self.query = Query.of(self.model, self.prop, self.arithmetic)
         except TimeLimit:
             return "not even the rounding of the model was measured"
+        self.proved_in = self.query.arithmetic
         return self.begin()
 
     def begin(self) -> str:
@@ -245,7 +261,7 @@ class Portfolio:
         self.solved_easy = False
         boxes = self.query.first_boxes()
         self.domains += len(boxes)
-        bounder = Bounder(self.query.net, self.query.rows)
+        bounder = Bounder(self.query.net, self.query.rows, self.query.arithmetic)
         self.inputs = InputSplitting(bounder, boxes, self.try_points, self.deadline)
         left = self.inputs.begin()
         self.open_clauses = left.clause
@@ -315,6 +331,8 @@ class Portfolio:
         if self.slice >= SOLVER_SLICE or solving.is_easy():
             refuted = solving.clauses(seconds)
         leaves = solving.leaves(seconds)
+        if refuted + leaves:
+            self.proved_in = None
         self.proved = self.neurons.is_proved and self.found is None
         return f"{refuted} clauses and {leaves} domains refuted"
 
@@ -327,6 +345,8 @@ class Portfolio:
     @property
     def is_easy(self) -> bool:
         """Whether a solver is likely to decide all that is open, and was not asked for long yet."""
+        if self.arithmetic is not None:
+            return False
         assert self.neurons is not None
         if self.solved_easy or self.neurons.root is None or not self.neurons.open:
             return False

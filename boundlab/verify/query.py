@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from boundlab.arithmetic.arithmetic import REAL, Arithmetic
 from boundlab.attacks.attack import has_one_sample
 from boundlab.attacks.targets import Target
 from boundlab.compat.private import pytree
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, DomainError, UnsupportedOperator
 from boundlab.net import Net, capture
 from boundlab.net.problem import Problem
+from boundlab.net.questions import Options
 from boundlab.onnx import OnnxModel
 from boundlab.onnx.batching import sample_shape
 from boundlab.regions import Box, Region
@@ -131,8 +133,9 @@ class Observed(nn.Module):
 @dataclass(frozen=True, eq=False)
 class Query:
     """A property of a model, ready to be bounded. target: the model itself; rounding: how far it
-    rounds; shape: of one of its inputs; net: its copy in double precision; regions: of each case;
-    boxes: for each case, a box that covers it."""
+    rounds; shape: of one of its inputs; net: what is bounded, its copy in double precision unless
+    bounds are proved for another format; regions: of each case; boxes: for each case, a box that
+    covers it; arithmetic: that bounds are proved for."""
 
     target: Target
     rounding: Rounding
@@ -141,9 +144,12 @@ class Query:
     rows: Rows
     regions: tuple[Region, ...]
     boxes: tuple[Box, ...]
+    arithmetic: Arithmetic | None = None
 
     @staticmethod
-    def of(model: nn.Module, prop: Property) -> Query:
+    def of(model: nn.Module, prop: Property, arithmetic: Arithmetic | None = None) -> Query:
+        """arithmetic: that all bounds are to be proved for; None: the exact one if what every
+        operator of the model rounds is known, else none."""
         centre = prop.regions[0].centre
         if not has_one_sample(centre):
             raise ArgumentError(
@@ -159,12 +165,18 @@ class Query:
         cases = [case for case in prop.cases(outputs) if case.clauses]
         rows = Rows.of(cases)
         exact = in_double(model)
-        net = capture(Observed(exact, rows.speak_of_inputs), example.double())
         regions = tuple(case.region for case in cases)
-        rounding = Rounding(model, exact, centre)
-        rows = measured(rows, regions, rounding)
         boxes = tuple(covering(region, target.dtype) for region in regions)
-        return Query(target, rounding, tuple(example.shape[1:]), net, rows, regions, boxes)
+        rounding = Rounding(model, exact, centre)
+        if arithmetic is not None and arithmetic.executed is not None:
+            net = capture(Observed(model, rows.speak_of_inputs), example)
+        else:
+            net = capture(Observed(exact, rows.speak_of_inputs), example.double())
+            rows = measured(rows, regions, rounding)
+        shape = tuple(example.shape[1:])
+        if arithmetic is None and is_provable(net, boxes[0], shape, REAL):
+            arithmetic = REAL
+        return Query(target, rounding, shape, net, rows, regions, boxes, arithmetic)
 
     @property
     def movable(self) -> int:
@@ -175,7 +187,7 @@ class Query:
         """The rows of every clause over the box of its case, as samples of one question."""
         boxes = self.first_boxes()
         box = Box(boxes.lower.reshape(-1, *self.shape), boxes.upper.reshape(-1, *self.shape))
-        return self.net.problem(box, spec=self.rows.spec())
+        return self.net.problem(box, spec=self.rows.spec(), arithmetic=self.arithmetic)
 
     def case_problem(self, clauses: Tensor) -> Problem:
         """The rows of some clauses (numbers) over the boxes of the cases, each of which is one
@@ -186,14 +198,15 @@ class Query:
         parts = [_filled_up(spec[one].flatten(0, 1), most * spec.shape[1]) for one in own]
         lower, upper = (torch.stack(ends) for ends in self._ends())
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
-        return self.net.problem(box, spec=torch.stack(parts))
+        return self.net.problem(box, spec=torch.stack(parts), arithmetic=self.arithmetic)
 
     def node_problem(self, node: str, case: Tensor, spec: Tensor) -> Problem:
         """Rows of a node inside, spec (samples, rows, elements), over the boxes of cases
         (samples,)."""
         lower, upper = (torch.stack(ends)[case] for ends in self._ends())
         box = Box(lower.reshape(-1, *self.shape), upper.reshape(-1, *self.shape))
-        return replace(self.net.problem(box, spec=spec), target=node)
+        problem = self.net.problem(box, spec=spec, arithmetic=self.arithmetic)
+        return replace(problem, target=node)
 
     def _ends(self) -> tuple[list[Tensor], list[Tensor]]:
         """The ends (in,) of the boxes of all cases."""
@@ -206,6 +219,22 @@ class Query:
         clause = torch.arange(len(self.rows))
         bound = torch.full((len(clause),), -torch.inf, dtype=torch.float64)
         return Boxes(lower, upper, clause, bound, upper - lower)
+
+
+@torch.no_grad()
+def is_provable(net: Net, box: Box, shape: Sequence[int], arithmetic: Arithmetic) -> bool:
+    """Whether it is known what every operator of a network rounds, and every relaxation of it."""
+    region = Box(box.lower.reshape(-1, *shape), box.upper.reshape(-1, *shape))
+    try:
+        answer = net.ask((region,), {}, Options("ibp", arithmetic=arithmetic))
+        for name in answer.analysis.plan.rules:
+            if answer.analysis.interval(name).dtype.is_floating_point:
+                answer.analysis.relaxation(name)
+    except UnsupportedOperator:
+        return False
+    except DomainError:
+        pass  # of a large region: its parts may be bounded
+    return True
 
 
 def _filled_up(rows: Tensor, count: int) -> Tensor:

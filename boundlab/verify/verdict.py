@@ -29,7 +29,9 @@ class Verdict:
     model's own output there, that violates the property; None if there is none. bound: how far from
     a proof the search is, the least lower bound of what must be positive; stages: what was done,
     last what was last at work, which decided if anything is decided; domains: how many subdomains
-    were bounded; seconds: how long it took.
+    were bounded; seconds: how long it took. arithmetic: of a proof, what it holds for: "real" is
+    the network evaluated exactly, "float32" or "float64" as executed in that precision; None if
+    rounding was not accounted for everywhere (docs/floating-point.md).
     """
 
     status: str
@@ -38,6 +40,7 @@ class Verdict:
     stages: tuple[Stage, ...]
     domains: int
     seconds: float
+    arithmetic: str | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.status} ({self.seconds:.2f} s, {self.domains} domains)"]
@@ -47,5 +50,7 @@ class Verdict:
             )
         elif self.status == UNKNOWN:
             lines.append(f"  the least bound is {self.bound:.4g}; a proof needs one above 0")
+        if self.status == HOLDS and self.arithmetic is not None:
+            lines.append(f"  proved in {self.arithmetic} arithmetic")
         lines += [f"  {stage}" for stage in self.stages]
         return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""Constants that a model computes: the scale of a batch norm, a normalised weight.
+
+They do not depend on what is perturbed, but a machine rounds them, and so does the analysis. Each
+is known up to an error, found by interval arithmetic; operators that read it have room for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boundlab.arithmetic.arithmetic import DOUBLE, Arithmetic
+from boundlab.arithmetic.rounded import RoundedRule, magnitudes
+from boundlab.arithmetic.table import COUNTED, SOURCES
+from boundlab.graph.graph import Node, Ref
+from boundlab.relaxations.interval import Interval
+from boundlab.rules.registry import Call, find_rule
+
+
+@dataclass(eq=False)
+class Constants:
+    """How far constants may be from the values that are known of them, by node; exact ones are not
+    there. nodes: how many nodes the graph has."""
+
+    arithmetic: Arithmetic
+    nodes: int
+    errors: dict[str, Tensor] = field(default_factory=dict)
+
+    def evaluate(self, node: Node, values: Callable[[str], Any]) -> Any:
+        """The value of a node whose arguments are constants; notes how far it may be off."""
+        value = node.call(*node.arguments(values))
+        if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
+            return value
+        if _is_exact(node):
+            return value
+        call = Call.of(node, self._known(values))
+        rule = RoundedRule.of(node, find_rule(node), self.arithmetic, self.nodes)
+        if call.positions:
+            interval = rule.interval(call)
+            value = interval.centre
+            error = torch.maximum(interval.upper - value, value - interval.lower)
+            error = error + 4 * DOUBLE.unit * magnitudes(interval)
+        else:
+            found = rule.error(call, value, rule.size(call))
+            if found is None:
+                return value
+            error = found
+        if bool((error > 0).any()):
+            self.errors[node.name] = error.expand(value.shape)
+        return value
+
+    def _known(self, values: Callable[[str], Any]) -> Callable[[str], object]:
+        """Arguments that are off as intervals."""
+
+        def lookup(name: str) -> object:
+            error = self.errors.get(name)
+            value = values(name)
+            if error is None:
+                return value
+            return Interval(value - error, value + error)
+
+        return lookup
+
+    def of(self, call: Call) -> dict[int, Tensor]:
+        """The errors of the constants that a call reads, by their places."""
+        if not self.errors:
+            return {}
+        named = ((place, _name(ref)) for place, ref in enumerate(call.refs))
+        return {place: self.errors[name] for place, name in named if name in self.errors}
+
+
+def _name(ref: object) -> str:
+    if isinstance(ref, Ref):
+        return ref.name
+    return ""
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether a constant is made without arithmetic."""
+    if node.op in SOURCES:
+        return True
+    if node.op in COUNTED:
+        return all(not isinstance(arg, float) or arg.is_integer() for arg in node.args)
+    return False

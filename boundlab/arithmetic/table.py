@@ -1,0 +1,334 @@
+"""The table of rounding errors: a row for each operator.
+
+What is assumed of an operator that is executed, beside rounding to nearest: sums may be taken in
+any order and with fused multiply-add, but they are sums of the products that the operator is
+defined by (no Winograd or Fourier transforms for convolutions, no Strassen, no TF32); numbers given
+as such are rounded to the format of the tensors; functions of one element are no worse than they
+are measured here (benchmarks/ulps.py). Operators that are taken apart when a model is captured
+(boundlab/rules/compositions/) round where the graph says so: a kernel that does the same at once is
+assumed to round no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from boundlab.arithmetic.arithmetic import Format, gamma
+from boundlab.arithmetic.rows import (
+    ANYWHERE,
+    NOT_NEGATIVE,
+    Absolute,
+    Exact,
+    Pointwise,
+    Range,
+    Relative,
+    Row,
+    Sums,
+    elements,
+    magnitude,
+)
+from boundlab.errors import ArgumentError, UnsupportedOperator
+from boundlab.graph.graph import Node, Operator, op_name
+from boundlab.rules.casts import cut_off
+from boundlab.rules.elementwise import softsign, tanhshrink
+from boundlab.rules.registry import SHAPE_ONLY, Call, aten, smooth_abs, within
+from boundlab.rules.settings import each
+
+ROWS: dict[object, Row] = {}
+
+
+def rounds(*ops: Operator, row: Row) -> None:
+    """Give operators (overloads, or packets for all overloads) a row; a second one is an error."""
+    for op in ops:
+        if op in ROWS:
+            raise ArgumentError(f"{op_name(op)} already has a row of rounding errors")
+        ROWS[op] = row
+
+
+def find_row(node: Node) -> Row:
+    """The row of a node's operator, by overload or by packet."""
+    row = ROWS.get(node.op) or ROWS.get(node.packet)
+    if row is None:
+        raise UnsupportedOperator(
+            f"{node}: nothing is known of what the operator {op_name(node.op)} rounds, so that "
+            "bounds with arithmetic=... cannot be proved. Leave arithmetic out, or give it a row: "
+            "boundlab.arithmetic.rounds(operator, row=...)"
+        )
+    return row
+
+
+# -- nothing is rounded ----------------------------------------------------------------------------
+
+rounds(
+    aten.view.default, aten.reshape, aten.flatten, aten.unflatten, aten.squeeze, aten.unsqueeze,
+    aten._unsafe_view, aten.ravel, aten.atleast_1d, aten.atleast_2d, aten.view_as, aten.reshape_as,
+    aten.permute, aten.transpose, aten.t, aten.movedim, aten.swapaxes, aten.numpy_T, aten.mT,
+    aten.flip, aten.fliplr, aten.flipud, aten.rot90, aten.roll, aten.diagonal, aten.tensor_split,
+    aten.pixel_shuffle, aten.pixel_unshuffle, aten.channel_shuffle, aten.slice, aten.select,
+    aten.narrow, aten.unbind, aten.split, aten.split_with_sizes, aten.chunk, aten.expand,
+    aten.expand_as, aten.broadcast_to, aten.repeat, aten.repeat_interleave, aten.tile, aten.unfold,
+    aten.im2col, aten.diag_embed, aten.tril, aten.triu, aten.cat, aten.stack, aten.concat,
+    aten.hstack, aten.vstack, aten.constant_pad_nd, aten.scatter.src, aten.scatter.value,
+    aten.index_copy, aten.masked_select, aten.broadcast_tensors, aten.diag, aten.diagonal_scatter,
+    aten.pad, aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d,
+    aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d, aten._pad_circular,
+    aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout,
+    aten.clone, aten.contiguous, aten.alias, aten.detach, aten.lift_fresh_copy, aten.positive,
+    aten.neg, aten.gather, aten.index, aten.index_select, aten.take, aten.take_along_dim,
+    row=Exact(linear=True),
+)  # fmt: skip
+rounds(aten.where, within, row=Exact(linear=True))
+rounds(
+    aten.gt, aten.greater, aten.ge, aten.greater_equal, aten.lt, aten.less, aten.le,
+    aten.less_equal, aten.eq, aten.ne, aten.signbit, aten.logical_and, aten.logical_or,
+    aten.bitwise_and, aten.bitwise_or, aten.__and__, aten.__or__, aten.any, aten.all,
+    aten.logical_not, aten.bitwise_not, aten.logical_xor, aten.bitwise_xor, aten.__xor__,
+    aten.argmax, aten.argmin, aten.amax, aten.sort, aten.bucketize.Tensor,
+    aten.searchsorted.Tensor, cut_off,
+    row=Exact(),
+)  # fmt: skip
+rounds(
+    aten.relu, aten.abs,
+    row=Exact(limits=lambda call: NOT_NEGATIVE),
+)  # fmt: skip
+rounds(
+    aten.sign, aten.sgn, aten.floor, aten.ceil, aten.round.default, aten.trunc, aten.fix,
+    aten.hardtanh, aten.clamp, aten.clamp_min, aten.clamp_max, aten.relu6, aten.threshold,
+    aten.hardshrink,
+    row=Exact(),
+)  # fmt: skip
+SOURCES = frozenset(
+    (
+        *SHAPE_ONLY,
+        aten.full.default,
+        aten.zeros.default,
+        aten.ones.default,
+        aten.eye.default,
+        aten.eye.m,
+        aten.empty.memory_format,
+        aten.scalar_tensor.default,
+    )
+)
+"""Operators that make constants, exactly."""
+COUNTED = frozenset((aten.arange.default, aten.arange.start, aten.arange.start_step))
+"""The same for whole numbers."""
+
+
+# -- sums of products ------------------------------------------------------------------------------
+
+
+def _ratio(call: Call, place: int | str = 0) -> int:
+    """How many elements of an argument there are for one of the result."""
+    result: Tensor = call.node.call(*call.nested([_shaped(leaf) for leaf in call.leaves]))
+    return math.ceil(math.prod(elements(call, place)) / max(result.numel(), 1))
+
+
+def _shaped(leaf: object) -> object:
+    """A tensor of the shape of an argument, which takes no memory."""
+    value = magnitude(leaf)
+    if isinstance(value, Tensor):
+        return value.to("meta")
+    return value
+
+
+def _contracted(call: Call) -> int:
+    """The length of the inner products of a matrix product."""
+    return max(1, elements(call, 0)[-1])
+
+
+def _along(call: Call) -> int:
+    shape = elements(call, 0)
+    if not shape:
+        return 1
+    return shape[call["dim"]]
+
+
+def _convolved(call: Call) -> int:
+    """The products of one element of a convolution."""
+    out, *rest = elements(call, "weight")
+    return math.prod(rest)
+
+
+def _spread(call: Call) -> int:
+    """Those of one of a transposed convolution, at the most."""
+    return math.prod(elements(call, "weight"))
+
+
+Count = Callable[[Call], int]
+
+
+def _in_window(dims: int) -> Count:
+    def count(call: Call) -> int:
+        return math.prod(each(call["kernel_size"], dims)) + 1
+
+    return count
+
+
+def _in_adaptive_window(dims: int) -> Count:
+    def count(call: Call) -> int:
+        inside = elements(call, 0)[-dims:]
+        sizes = zip(inside, each(call["output_size"], dims), strict=True)
+        return math.prod(i // max(o, 1) + 2 for i, o in sizes) + 1
+
+    return count
+
+
+def _operands(call: Call) -> int:
+    """All products of an einsum for one element of its result, at the most."""
+    operands = call["tensors"]
+    terms = call["equation"].replace(" ", "")
+    letters: dict[str, int] = {}
+    inputs, _, result = terms.partition("->")
+    if "." in inputs:
+        return math.prod(math.prod(x.shape) for x in operands)
+    for part, x in zip(inputs.split(","), operands, strict=True):
+        letters.update(zip(part, x.shape, strict=True))
+    return math.prod(size for letter, size in letters.items() if letter not in result)
+
+
+def _sum_of_magnitudes(x: Tensor, y: Tensor | float, *, alpha: float = 1) -> Tensor:
+    if isinstance(y, Tensor):
+        return aten.add(x.abs(), y.abs(), alpha=abs(alpha))
+    return aten.add(x.abs(), abs(y), alpha=abs(alpha))
+
+
+def _difference_of_magnitudes(x: Tensor, y: Tensor | float, alpha: float = 1) -> Tensor:
+    return aten.add(aten.mul(x.abs(), abs(alpha)), abs(y))
+
+
+def _no_number_is_negative(call: Call) -> bool:
+    """Whether factors that are given as numbers are not negative."""
+    return all(not isinstance(leaf, (int, float)) or leaf >= 0 for leaf in call.leaves)
+
+
+ONE = lambda call: 1
+TWO = lambda call: 2
+ALWAYS = lambda call: True
+
+rounds(aten.add, row=Sums(TWO, _sum_of_magnitudes, _no_number_is_negative))
+rounds(aten.sub, row=Sums(TWO, _sum_of_magnitudes))
+rounds(aten.rsub, row=Sums(TWO, _difference_of_magnitudes))
+rounds(aten.mul, aten.multiply, row=Sums(ONE, rising=_no_number_is_negative))
+rounds(aten.linear, row=Sums(lambda call: _contracted(call) + 1, rising=ALWAYS))
+rounds(
+    aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, aten.inner,
+    # attention may scale on the way: 4
+    row=Sums(lambda call: _contracted(call) + 4, rising=ALWAYS),
+)  # fmt: skip
+rounds(aten.outer, row=Sums(ONE))
+rounds(
+    aten.conv1d,
+    aten.conv2d,
+    aten.conv3d,
+    row=Sums(lambda call: _convolved(call) + 1, rising=ALWAYS),
+)
+rounds(
+    aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d, aten.convolution,
+    row=Sums(lambda call: _spread(call) + 1),
+)  # fmt: skip
+rounds(aten.einsum, row=Sums(lambda call: _operands(call) + len(call["tensors"])))
+rounds(aten.sum, row=Sums(_ratio, rising=ALWAYS))
+rounds(aten.mean, row=Sums(lambda call: _ratio(call) + 2, rising=ALWAYS))
+rounds(aten.cumsum, row=Sums(_along, rising=ALWAYS))
+rounds(aten.trace, row=Sums(lambda call: max(elements(call, 0))))
+for dims, op in enumerate((aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d), start=1):
+    rounds(op, row=Sums(_in_window(dims), rising=ALWAYS))
+for dims, op in enumerate(
+    (aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d), start=1
+):
+    rounds(op, row=Sums(_in_adaptive_window(dims)))
+rounds(aten._adaptive_avg_pool2d, row=Sums(_in_adaptive_window(2)))
+rounds(aten._adaptive_avg_pool3d, row=Sums(_in_adaptive_window(3)))
+rounds(
+    aten.scatter_add, aten.index_put, aten.col2im,
+    row=Sums(lambda call: math.prod(elements(call, 0)) + 1),
+)  # fmt: skip
+
+
+# -- functions of each element ---------------------------------------------------------------------
+
+PROBABILITY: Range = (0.0, 1.0)
+rounds(aten.leaky_relu, aten.prelu, row=Pointwise(3))
+rounds(aten.hardsigmoid, row=Pointwise(4, of_one=4, limits=PROBABILITY))
+rounds(aten.hardswish, row=Pointwise(4, of_argument=4))
+rounds(aten.softshrink, row=Pointwise(1, of_argument=2, of_one=0))
+rounds(aten.square, row=Pointwise(1, limits=NOT_NEGATIVE))
+rounds(aten.sqrt, row=Pointwise(2, limits=NOT_NEGATIVE))
+rounds(aten.rsqrt, row=Pointwise(6, limits=NOT_NEGATIVE))
+rounds(aten.reciprocal, row=Pointwise(2))
+rounds(aten.exp, aten.exp2, row=Pointwise(4, limits=NOT_NEGATIVE))
+rounds(aten.expm1, row=Pointwise(4, limits=(-1.0, math.inf)))
+rounds(aten.tanh, aten.erf, row=Pointwise(6, limits=(-1.0, 1.0)))
+rounds(aten.sigmoid, row=Pointwise(8, limits=PROBABILITY))
+rounds(aten.atan, aten.asin, aten.sinh, aten.asinh, aten.atanh, row=Pointwise(6))
+rounds(aten.acos, row=Pointwise(6, of_one=4, limits=NOT_NEGATIVE))
+rounds(aten.cosh, row=Pointwise(6, limits=(1.0, math.inf)))
+rounds(aten.acosh, row=Pointwise(6, limits=NOT_NEGATIVE))
+rounds(aten.log, aten.log2, aten.log10, aten.log1p, row=Pointwise(6))
+rounds(aten.log_sigmoid, aten.log_sigmoid_forward, row=Pointwise(8))
+rounds(aten.sin, aten.cos, row=Pointwise(6, of_one=2, limits=(-1.0, 1.0)))
+rounds(aten.gelu, row=Pointwise(8, of_argument=8))
+rounds(aten.silu, row=Pointwise(8))
+rounds(aten.mish, row=Pointwise(12))
+rounds(aten.elu, aten.celu, aten.selu, row=Pointwise(8, of_argument=4))
+rounds(softsign, row=Pointwise(6))
+rounds(tanhshrink, row=Pointwise(2, of_argument=8))
+rounds(smooth_abs, row=Pointwise(8, of_argument=4))
+
+
+def _of_softplus(call: Call) -> Range:
+    """log(1 + exp(beta x)) / beta has the sign of beta."""
+    if call["beta"] > 0:
+        return NOT_NEGATIVE
+    return ANYWHERE
+
+
+rounds(aten.softplus, row=Pointwise(8, limits=_of_softplus))
+
+
+def _of_power(call: Call) -> Range:
+    exponent = call["exponent"]
+    if float(exponent).is_integer() and int(exponent) % 2:
+        return ANYWHERE
+    return NOT_NEGATIVE
+
+
+rounds(aten.pow.Tensor_Scalar, row=Pointwise(8, limits=_of_power))
+
+
+# -- derivations of their own ----------------------------------------------------------------------
+
+
+def _softmax(call: Call, arithmetic: Format) -> Tensor:
+    """fl(x_j - max) is off by u |x_j - max|, which is a relative error of its exponential; so
+
+        fl(e_j) = e_j (1 + t_j),   |t_j| <= u (D_j + c),   D_j = max - x_j,
+
+    and the sum of n of them is off by gamma(n) and by sum_j y_j t_j <= u (n / e + c), because
+    y_j D_j <= exp(-D_j) D_j <= 1 / e. Dividing adds one rounding.
+    """
+    (x,) = call.inputs
+    dim = call["dim"]
+    most = torch.where(x.upper.isfinite(), x.upper, -torch.inf).amax(dim, keepdim=True)
+    distance = torch.where(x.lower.isfinite(), most - x.lower, 0)
+    return arithmetic.unit * distance + gamma(2 * x.shape[dim] + 24, arithmetic.unit)
+
+
+rounds(aten._softmax, row=Relative(_softmax, limits=PROBABILITY))
+
+
+def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
+    """max + log(sum exp(x_j - max)): the sum has a relative error as in softmax, at least 1 and at
+    most n, which is an absolute one of its logarithm; the logarithm and the sum round."""
+    (x,) = call.inputs
+    count = x.shape.numel() // max(value.numel(), 1)
+    largest = torch.where(x.upper.isfinite(), torch.maximum(x.upper.abs(), x.lower.abs()), 0)
+    bound = gamma(2 * count + 24, arithmetic.unit) * (1 + math.log(count + 1))
+    return bound + 4 * arithmetic.unit * (value.abs() + largest.amax())
+
+
+rounds(aten.logsumexp, row=Absolute(_logsumexp))

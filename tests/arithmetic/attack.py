@@ -1,0 +1,174 @@
+"""An attack on bounds that are proved for an arithmetic: with no tolerance at all.
+
+python -m tests.arithmetic.attack --count 20 --seed 0    every operator, in boxes of several sizes
+
+Executed values are compared with bounds as they are, in double precision. ``--plain`` attacks the
+bounds that take rounding for nothing, to show what the attack finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+import boundlab as bl
+from boundlab.errors import BoundlabError
+from tests.operator_cases import BATCH, CASES, OperatorCase
+
+METHODS = ("ibp", "crown-ibp", "forward", "forward+backward", "crown", "alpha-crown")
+RADII = (0.0, 1e-6, 1e-3, 0.3)
+
+
+@dataclass
+class Counts:
+    """How many bounds were attacked, how many were violated, and what was refused, with reasons."""
+
+    attacked: int = 0
+    violated: int = 0
+    worst: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def box(centre: Tensor, radius: float, low: float, high: float) -> bl.Box:
+    """A box of exact ends."""
+    return bl.Box((centre - radius).clamp(low, high), (centre + radius).clamp(low, high))
+
+
+def points(region: bl.Box, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Members of a box: the ends, vertices, and others, all of them exactly inside."""
+    lower, upper = region.lower, region.upper
+    yield lower
+    yield upper
+    for _ in range(count):
+        yield torch.where(torch.rand(lower.shape, generator=generator) < 0.5, lower, upper)
+        share = torch.rand(lower.shape, generator=generator, dtype=lower.dtype)
+        point = lower + share * (upper - lower)
+        yield torch.minimum(torch.maximum(point, lower), upper)
+
+
+def executions(model: nn.Module, x: Tensor, batched: bool) -> Iterator[Tensor]:
+    """The model's outputs, executed in several ways that sum in other orders."""
+    yield model(x)
+    if not batched:
+        return
+    yield torch.cat([model(part) for part in x.split(5)])
+    strided = torch.stack([x, x], -1)[..., 0]
+    yield model(strided)
+    if x.dim() == 4:
+        yield model(x.contiguous(memory_format=torch.channels_last))
+
+
+def attack(
+    name: str,
+    model: nn.Module,
+    region: bl.Box,
+    bounds: Callable[[str], bl.Bounds],
+    counts: Counts,
+    count: int,
+    seed: int,
+    batched: bool = True,
+) -> None:
+    """Attack the bounds of every method with the same executions."""
+    generator = torch.Generator().manual_seed(seed)
+    low: Tensor | None = None
+    high: Tensor | None = None
+    hidden = False
+    with torch.no_grad():
+        for x in points(region, count, generator):
+            for y in executions(model, x, batched):
+                value = y.double()
+                hidden = hidden or bool(torch.isnan(value).any())
+                low = value if low is None else torch.minimum(low, value)
+                high = value if high is None else torch.maximum(high, value)
+    assert low is not None and high is not None
+    for method in METHODS:
+        try:
+            found = bounds(method)
+        except BoundlabError as error:
+            counts.refused[f"{name}, {method}"] = f"{type(error).__name__}: {error}"[:300]
+            continue
+        below, above = (found.lower.double() - low), (high - found.upper.double())
+        excess = torch.maximum(below, above)
+        wrong = ~(excess <= 0)
+        wrong &= ~(torch.isneginf(found.lower) & torch.isposinf(found.upper))
+        counts.attacked += 2 * excess.numel()
+        if wrong.any():
+            counts.violated += int(wrong.sum())
+            worst = float(excess.nan_to_num(torch.inf).max())
+            key = f"{name}, {method}"
+            counts.worst[key] = max(worst, counts.worst.get(key, 0.0))
+
+
+def regions(case: OperatorCase, generator: torch.Generator, dtype: torch.dtype) -> Iterator[bl.Box]:
+    shape = (BATCH, *case.shape) if case.batched else case.shape
+    low, high = max(case.low, -3.0), min(case.high, 3.0)
+    for radius in RADII:
+        centre = low + (high - low) * torch.rand(shape, generator=generator, dtype=dtype)
+        yield box(centre, radius, case.low, case.high)
+
+
+def attack_case(
+    name: str, counts: Counts, arithmetic: str | None, count: int, seed: int, dtype: torch.dtype
+) -> None:
+    """Attack the bounds of one operator."""
+    case = CASES[name]
+    generator = torch.Generator().manual_seed(seed)
+    model = copy.deepcopy(case.model).to(dtype)
+    net: bl.Net | None = None
+    for region in regions(case, generator, dtype):
+        if net is None:
+            net = bl.capture(model, region.centre, batched=False if case.alone else None)
+        net_ = net
+        region_ = region
+
+        def ask(method: str, net: bl.Net = net_, region: bl.Box = region_) -> bl.Bounds:
+            alpha = bl.Alpha(iterations=2, inner=1) if method == "alpha-crown" else None
+            found = net.bounds(region, method=method, alpha=alpha, arithmetic=arithmetic)
+            leaf = found
+            while isinstance(leaf, (tuple, list)):
+                leaf = leaf[0]
+            assert isinstance(leaf, bl.Bounds)
+            return leaf
+
+        def first(x: Tensor) -> Tensor:
+            y = model(x)
+            while isinstance(y, (tuple, list)):
+                y = y[0]
+            return y
+
+        attack(name, first, region, ask, counts, count, seed, case.batched and not case.alone)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--arithmetic", default="float32")
+    options = parser.parse_args()
+    counts = Counts()
+    arithmetic = None if options.plain else options.arithmetic
+    dtype = torch.float64 if options.arithmetic == "float64" else torch.float32
+    for name in options.only or CASES:
+        try:
+            attack_case(name, counts, arithmetic, options.count, options.seed, dtype)
+        except BoundlabError as error:
+            counts.refused[name] = f"{type(error).__name__}: {error}"[:300]
+        except Exception as error:
+            counts.refused[name] = f"CRASH {type(error).__name__}: {error}"[:300]
+    print(f"{counts.attacked} bounds attacked, {counts.violated} violated")
+    for key, worst in sorted(counts.worst.items(), key=lambda item: -item[1]):
+        print(f"  {key}: by {worst:.3e}")
+    print(f"refused: {len(counts.refused)}")
+    for key, reason in counts.refused.items():
+        print(f"  {key}: {reason}")
+
+
+if __name__ == "__main__":
+    main()
