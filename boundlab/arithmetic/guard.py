@@ -14,7 +14,7 @@ from boundlab.arithmetic.constants import Constants
 from boundlab.arithmetic.rounded import STEPS, magnitudes
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.graph.graph import Node
-from boundlab.regions import Region
+from boundlab.regions import Box, Region
 from boundlab.relaxations.interval import DualNormInterval, Interval
 from boundlab.rules.registry import Call
 from boundlab.specs.rows import Elements
@@ -81,9 +81,11 @@ class RoundingGuard(Guard):
         self.constants = Constants(self.arithmetic, self.nodes)
 
     def hull(self, region: Region) -> Interval:
-        """Ends of regions are computed by one sum each, so they are off by a rounding of
-        themselves; ends that are given stay what they are where they are 0."""
+        """Ends of boxes are given. Those of other regions are computed by one sum each, so they are
+        off by a rounding of themselves; 0 is 0."""
         hull = region.hull()
+        if isinstance(region, Box):
+            return hull
         off = 4 * DOUBLE.unit
         return Interval(hull.lower - off * hull.lower.abs(), hull.upper + off * hull.upper.abs())
 

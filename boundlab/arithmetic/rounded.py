@@ -94,7 +94,7 @@ class RoundedRule(Rule):
         lower, upper = found.lower, found.upper
         size = self.size(call)
         below = above = self.error(call, lower, size)
-        if self.row.by_value:
+        if self.row.by_value(call):
             above = self.error(call, upper, size)
         if below is not None and above is not None:
             lower, upper = lower - below, upper + above
@@ -182,8 +182,8 @@ class RoundedRule(Rule):
         """What a linear bound of the node leaves for rounding, for each of its elements."""
         size = self.size(call)
         found = self._share(call, relaxation, [magnitudes(x) for x in call.inputs], size)
-        value = found
-        if self.row.by_value:
+        value = size
+        if value is None:
             value = magnitudes(self.rule.interval(call))
         error = self.error(call, value, size)
         if error is not None:

@@ -27,9 +27,11 @@ NOT_NEGATIVE: Range = (0.0, math.inf)
 
 
 class Row(ABC):
-    """The rounding errors of one operator. by_value: whether they depend on the value."""
+    """The rounding errors of one operator."""
 
-    by_value: bool = True
+    def by_value(self, call: Call) -> bool:
+        """Whether the error depends on the value."""
+        return True
 
     @abstractmethod
     def error(
@@ -94,7 +96,9 @@ class Exact(Row):
 
     linear: bool = False
     limits: Callable[[Call], Range] = lambda call: ANYWHERE
-    by_value: bool = False
+
+    def by_value(self, call: Call) -> bool:
+        return False
 
     def error(
         self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format
@@ -117,24 +121,30 @@ class Sums(Row):
 
     |fl(sum t_i) - sum t_i| <= gamma(count) sum |t_i| + count smallest.
 
-    rising: whether no coefficient is negative that the arguments do not make so.
+    rising: whether no coefficient is negative that the arguments do not make so. Where these are
+    not negative either, sum |t_i| is the value, and the error is relative to that.
     """
 
     count: Callable[[Call], int]
     absolute: Operator | None = None
     rising: Callable[[Call], bool] = lambda call: False
-    by_value: bool = False
+
+    def by_value(self, call: Call) -> bool:
+        return self.rising(call) and all(map(_is_not_negative, call.leaves))
 
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
-        count = self.count(call) + 2  # a number given as such is rounded to the format; to spare
         assert size is not None
-        error = gamma(count, arithmetic.unit) * size + count * arithmetic.smallest
+        count = self.count(call) + 2  # a number given as such is rounded to the format; to spare
+        terms = size
+        if self.by_value(call):
+            terms = value.abs()
+        error = gamma(count, arithmetic.unit) * terms + count * arithmetic.smallest
         # a partial sum may overflow though the result would not
         return torch.where(size * 2 < arithmetic.largest, error, torch.inf)
 
     def range(self, call: Call) -> Range:
         """Sums of what is not negative are not negative."""
-        if self.rising(call) and all(map(_is_not_negative, call.leaves)):
+        if self.by_value(call):
             return NOT_NEGATIVE
         return ANYWHERE
 
@@ -148,6 +158,27 @@ def _is_not_negative(leaf: object) -> bool:
     if isinstance(leaf, Tensor):
         return bool((leaf >= 0).all())
     return not isinstance(leaf, float) or leaf >= 0
+
+
+@dataclass(frozen=True, eq=False)
+class Cast(Row):
+    """Conversions between formats that hold each other's numbers, and of truth values; whole
+    numbers are rounded."""
+
+    def by_value(self, call: Call) -> bool:
+        return False
+
+    def error(
+        self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format
+    ) -> Tensor | None:
+        x = call.leaves[0]
+        assert isinstance(x, (Interval, Tensor))
+        if x.dtype.is_floating_point or x.dtype == torch.bool:
+            return None
+        return value.abs() * arithmetic.unit
+
+    def size(self, call: Call) -> Tensor | None:
+        return of_magnitudes(call)
 
 
 @dataclass(frozen=True, eq=False)

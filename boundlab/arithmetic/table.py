@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from boundlab.arithmetic.rows import (
     ANYWHERE,
     NOT_NEGATIVE,
     Absolute,
+    Cast,
     Exact,
     Pointwise,
     Range,
@@ -100,6 +102,33 @@ rounds(
     aten.hardtanh, aten.clamp, aten.clamp_min, aten.clamp_max, aten.relu6, aten.threshold,
     aten.hardshrink,
     row=Exact(),
+)  # fmt: skip
+rounds(aten._to_copy, aten.to, aten.type_as, row=Cast())
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Exact):
+    """Elements copied to where they are nearest. Which ones these are is rounded as well, unless
+    sizes are multiples by powers of two."""
+
+    def error(
+        self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format
+    ) -> Tensor | None:
+        sizes = zip(value.shape[2:], elements(call, 0)[2:], strict=True)
+        factors = [out / max(given, 1) for out, given in sizes]
+        if not all(factor >= 1 and math.log2(factor).is_integer() for factor in factors):
+            raise UnsupportedOperator(
+                f"{call.node}: where its elements come from is rounded, unless they are repeated "
+                "2, 4, 8, ... times; leave arithmetic=... out"
+            )
+        return None
+
+
+rounds(
+    aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d,
+    aten._upsample_nearest_exact3d,
+    row=Repeated(linear=True),
 )  # fmt: skip
 SOURCES = frozenset(
     (
@@ -272,9 +301,23 @@ rounds(aten.log, aten.log2, aten.log10, aten.log1p, row=Pointwise(6))
 rounds(aten.log_sigmoid, aten.log_sigmoid_forward, row=Pointwise(8))
 rounds(aten.sin, aten.cos, row=Pointwise(6, of_one=2, limits=(-1.0, 1.0)))
 rounds(aten.gelu, row=Pointwise(8, of_argument=8))
-rounds(aten.silu, row=Pointwise(8))
+rounds(aten.silu, row=Pointwise(8, floor=256))  # x exp(x), where exp(x) is flushed
 rounds(aten.mish, row=Pointwise(12))
 rounds(aten.elu, aten.celu, aten.selu, row=Pointwise(8, of_argument=4))
+rounds(aten.tan, row=Pointwise(6))
+rounds(aten.erfc, row=Pointwise(8, limits=(0.0, 2.0)))
+rounds(aten.erfinv, aten.special_entr, row=Pointwise(8))
+rounds(aten.logit, row=Pointwise(8, of_argument=8))
+rounds(aten.special_ndtr, row=Pointwise(8, of_one=4, limits=PROBABILITY))
+rounds(aten.special_log_ndtr, row=Pointwise(12, of_argument=12))
+rounds(aten.special_ndtri, row=Pointwise(16))
+rounds(aten.sinc, aten.lgamma, row=Pointwise(8, of_one=8))
+rounds(aten.digamma, row=Pointwise(32, of_one=32))
+rounds(aten.atan2, row=Pointwise(8))
+rounds(aten.hypot, row=Pointwise(8, limits=NOT_NEGATIVE))
+rounds(aten.pow.Scalar, row=Pointwise(8, limits=NOT_NEGATIVE))
+rounds(aten.pow.Tensor_Tensor, row=Pointwise(8))
+rounds(aten.fmod, row=Exact())
 rounds(softsign, row=Pointwise(6))
 rounds(tanhshrink, row=Pointwise(2, of_argument=8))
 rounds(smooth_abs, row=Pointwise(8, of_argument=4))

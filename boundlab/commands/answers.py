@@ -90,14 +90,26 @@ class Answer:
         return "\n".join(part for part in parts if part)
 
 
-def answer(network: Path, prop: Path, deadline: float, threads: int | None = None) -> Answer:
+def answer(
+    network: Path,
+    prop: Path,
+    deadline: float,
+    threads: int | None = None,
+    arithmetic: str | None = None,
+) -> Answer:
     """The answer to an instance until a time of the monotonic clock, or until Ctrl-C."""
     load = lambda: Asked(load_onnx(network), load_vnnlib(prop), network)
-    return answer_to(load, deadline, threads)
+    return answer_to(load, deadline, threads, arithmetic)
 
 
-def answer_to(load: Callable[[], Subject], deadline: float, threads: int | None = None) -> Answer:
-    """The answer to what is loaded, the time for that included."""
+def answer_to(
+    load: Callable[[], Subject],
+    deadline: float,
+    threads: int | None = None,
+    arithmetic: str | None = None,
+) -> Answer:
+    """The answer to what is loaded, the time for that included. arithmetic: that a proof must hold
+    for."""
     try:
         subject = load()
         set_threads(subject.model, threads)
@@ -106,7 +118,7 @@ def answer_to(load: Callable[[], Subject], deadline: float, threads: int | None 
     left = deadline - time.monotonic()
     if left <= 0:
         return Answer(TIMEOUT, note="the time was not enough to read the files")
-    verdict = verify(subject.model, subject.prop, timeout=left)
+    verdict = verify(subject.model, subject.prop, timeout=left, arithmetic=arithmetic)
     if verdict.status == HOLDS:
         return Answer(UNSAT, verdict)
     if verdict.counterexample is not None:

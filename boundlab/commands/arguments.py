@@ -81,6 +81,16 @@ def add_timeout(parser: Arguments) -> None:
     )
 
 
+def add_arithmetic(parser: Arguments) -> None:
+    """What proofs are to hold for."""
+    parser.add_argument(
+        "--arithmetic",
+        choices=("real", "float32", "float64"),
+        help="what a proof is to hold for: the network evaluated exactly, or as executed in that "
+        "precision; rounding is then part of it (docs/floating-point.md)",
+    )
+
+
 def add_device(parser: Arguments, default: str | None = None) -> None:
     """Where to compute; default: None for a GPU if there is one."""
     parser.add_argument(

@@ -33,7 +33,7 @@ class Plan:
 
     folder: in which their files lie; output: for results.csv and counterexamples/. jobs: processes
     at once. threads: of each; None for what each finds faster if there are cores for that, else
-    one. memory: that each may take, such as "4 GiB".
+    one. memory: that each may take, such as "4 GiB". arithmetic: that proofs must hold for.
     """
 
     instances: Sequence[Instance]
@@ -42,6 +42,7 @@ class Plan:
     jobs: int = 1
     threads: int | None = None
     memory: str | None = None
+    arithmetic: str | None = None
 
     def command(self, instance: Instance, task: Path) -> tuple[str, ...]:
         """What a fresh process is to do; task: the folder for its files."""
@@ -56,6 +57,8 @@ class Plan:
                 found += ["--network", f"{name}={file}"]
         found += ["--timeout", repr(instance.timeout)]
         found += ["--result", str(task / "result.txt"), "--json", str(task / "outcome.json")]
+        if self.arithmetic is not None:
+            found += ["--arithmetic", self.arithmetic]
         threads = self.threads
         if threads is None and 2 * self.jobs > (os.cpu_count() or 1):
             threads = 1

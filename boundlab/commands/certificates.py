@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True)
 class Task:
     """What was certified: fingerprints of model and data, and the set around each image. name: what
-    its owner calls it."""
+    its owner calls it; arithmetic: that bounds are proved for."""
 
     model: str
     data: str
@@ -35,6 +35,7 @@ class Task:
     norm: str
     valid: tuple[float, float] | None
     name: str = ""
+    arithmetic: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

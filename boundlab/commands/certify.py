@@ -51,10 +51,12 @@ def certify(
     name: str = "",
     attack: AttackSettings | None = EFFORT,
     timeout: float | None = None,
+    arithmetic: str | None = None,
 ) -> Certification:
     """Bound the margins of every image for every method and radius: what :class:`Job` says, by
     :func:`certify_job`."""
-    job = Job(images, labels, radii, methods, norm, valid, batch, device, name, attack, timeout)
+    how = norm, valid, batch, device, name, attack, timeout, arithmetic
+    job = Job(images, labels, radii, methods, *how)
     return certify_job(model, job, results=results, resume=resume, progress=progress)
 
 
@@ -92,7 +94,7 @@ def certify_job(
     falsifier.replay()
     verifier = None
     if job.timeout is not None:
-        verifier = SampleVerifier(net, job.timeout)
+        verifier = SampleVerifier(net, job.timeout, job.arithmetic)
     tell = progress or _silent
     for method, radius in wanted:
         if method != COMPLETE:
@@ -130,6 +132,7 @@ def prepare(net: Net, job: Job) -> tuple[Task, Tensor, Tensor]:
         job.norm,
         job.valid,
         job.name,
+        job.arithmetic,
     )
     return task, predictions, images
 
@@ -188,6 +191,7 @@ class BoundMargins:
     norm: str
     valid: tuple[float, float] | None
     device: torch.device | str
+    arithmetic: str | None = None
 
     @torch.no_grad()
     def __call__(self, about: Subject, part: slice) -> tuple[Tensor, float]:
@@ -199,8 +203,8 @@ class BoundMargins:
         ((count, x),) = batches(about.net, images, size, self.device)
         ((_, y),) = batches(about.net, labels, size, self.device)
         region = region_around(x, self.radius, self.norm, self.valid)
-        margins = about.net.margins(region, y, method=self.method).reshape(len(x), -1)
-        margins = margins[:count].double().cpu()
+        margins = about.net.margins(region, y, method=self.method, arithmetic=self.arithmetic)
+        margins = margins.reshape(len(x), -1)[:count].double().cpu()
         return margins, time.perf_counter() - start
 
 
@@ -225,7 +229,8 @@ class _Work:
             return
         size = batch_size(self.net, job.batch)
         todo = [slice(first, first + size) for first in range(done, len(job.images), size)]
-        bound = BoundMargins(method, radius, job.norm, job.valid, job.device)
+        about = job.norm, job.valid, job.device, job.arithmetic
+        bound = BoundMargins(method, radius, *about)
         try:
             with closing(self.parts.map(bound, todo)) as found:
                 for margins, spent in found:

@@ -114,6 +114,7 @@ def certify(options: argparse.Namespace) -> None:
         name=about.name,
         attack=AttackSettings(options.steps, options.restarts) if options.attack else None,
         timeout=options.timeout,
+        arithmetic=options.arithmetic,
     )
     made = how_made(options.given, said_of(options))
     said = About("Certified robustness", about.name, made)

@@ -32,10 +32,12 @@ class VerifyImage:
     norm: str
     valid: tuple[float, float] | None
     timeout: float
+    arithmetic: str | None = None
 
     def __call__(self, about: Subject, image: int) -> Verdict:
         ball = region_around(about.images[image, None], self.radius, self.norm, self.valid)
-        return SampleVerifier(about.net, self.timeout).verify(ball, int(about.labels[image]))
+        verifier = SampleVerifier(about.net, self.timeout, self.arithmetic)
+        return verifier.verify(ball, int(about.labels[image]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,8 @@ class Decider:
             return
         margins = best_known(ledger.runs, ledger.task, radius)
         margins[:done] = so_far.margins
-        verify = VerifyImage(radius, self.job.norm, self.job.valid, limit)
+        job = self.job
+        verify = VerifyImage(radius, job.norm, job.valid, limit, job.arithmetic)
         left = self._left(radius, margins)
         try:
             with closing(self.parts.map(verify, left)) as found:

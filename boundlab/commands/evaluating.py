@@ -104,6 +104,7 @@ def _measured(
             AttackSettings(options.steps, options.restarts),
             valid=run.recipe.range,
             timeout=options.timeout,
+            arithmetic=options.arithmetic,
             batch=options.batch,
             processes=processes,
             watch=lambda n: bar.advance(task, n),

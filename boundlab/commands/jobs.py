@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic.arithmetic import find_arithmetic
 from boundlab.attacks import AttackSettings
 from boundlab.defaults import COMPLETE
 from boundlab.defaults import METHODS as DEFAULT_METHODS
@@ -32,7 +33,8 @@ class Job:
     radii: of balls in the given norm ("inf", "2" or "1") around the images, cut to the valid range
     if one is given. batch: images at a time. name: noted in the results. attack: how images that no
     method proves are attacked; None for not at all. timeout: the seconds that the method "complete"
-    may take for an image, 60 if left out.
+    may take for an image, 60 if left out. arithmetic: that bounds are proved for, "real", "float32"
+    or "float64"; None: rounding is taken for nothing.
     """
 
     images: Tensor
@@ -46,6 +48,7 @@ class Job:
     name: str = ""
     attack: AttackSettings | None = EFFORT
     timeout: float | None = None
+    arithmetic: str | None = None
 
     def checked(self) -> Job:
         """The job with images in floating point, labels in int64, and each method and radius once;
@@ -57,6 +60,7 @@ class Job:
                 f"the attack needs steps >= 0 and restarts >= 1, not {self.attack.steps}, "
                 f"{self.attack.restarts}"
             )
+        find_arithmetic(self.arithmetic)
         images = check_images(self.images, self.valid)
         return replace(
             self,

@@ -35,6 +35,7 @@ WORDS = {
     "classes": "another number of classes",
     "norm": "another norm",
     "valid": "another valid range",
+    "arithmetic": "another arithmetic",
     "boundlab": "another version of boundlab",
 }
 

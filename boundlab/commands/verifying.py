@@ -48,7 +48,8 @@ def verify(options: argparse.Namespace) -> None:
         raise ArgumentError("give a network and a property, or a list of them with --instances")
     else:
         files = options.network, options.property
-        _one(options, lambda deadline: answer(*files, deadline, options.threads))
+        how = options.threads, options.arithmetic
+        _one(options, lambda deadline: answer(*files, deadline, *how))
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -64,7 +65,8 @@ def _check_options(options: argparse.Namespace) -> None:
 
 def _to_query(options: argparse.Namespace, deadline: float) -> Answer:
     given = networks_given(options.networks)
-    return answer_to(lambda: load_query(options.network, given), deadline, options.threads)
+    how = options.threads, options.arithmetic
+    return answer_to(lambda: load_query(options.network, given), deadline, *how)
 
 
 def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
@@ -102,7 +104,8 @@ def _list(options: argparse.Namespace) -> None:
     path = options.instances
     instances = read_instances(path, options.timeout)
     jobs = 1 if options.jobs is None else options.jobs
-    plan = Plan(instances, path.parent, options.output, jobs, options.threads, options.memory)
+    how = options.threads, options.memory, options.arithmetic
+    plan = Plan(instances, path.parent, options.output, jobs, *how)
     plan = plan_on(options.ray, plan)
     results, report = plan.output / RESULTS, plan.output / REPORT
     if report.exists() and not results.exists():

@@ -87,6 +87,7 @@ def evaluate(
     *,
     valid: tuple[float, ...] = (0.0, 1.0),
     timeout: float | None = None,
+    arithmetic: str | None = None,
     batch: int = 200,
     processes: Processes | None = None,
     watch: Watch = lambda _: None,
@@ -97,7 +98,8 @@ def evaluate(
     method "complete" verifies samples one by one, those that the attack has not broken, each for
     ``timeout`` seconds (60 if left out). With several processes each takes its share of the
     samples. settings: of the attack; without restarts there is none. valid: the range (low, high)
-    of inputs, or nothing. watch: is told how many samples are done. spread: where the work on
+    of inputs, or nothing. arithmetic: that bounds are proved for; None: rounding is taken for
+    nothing. watch: is told how many samples are done. spread: where the work on
     batches is done."""
     methods = tuple(dict.fromkeys(methods))
     limit = time_limit(timeout, methods)
@@ -111,7 +113,7 @@ def evaluate(
     own = torch.arange(processes.rank, len(data), processes.count).split(batch)
     parts = spread(Subject(net, data.images, data.labels))
     told = _Told(watch)
-    work = CountErrors(eps, methods, settings, limit, processes.device, valid)
+    work = CountErrors(eps, methods, settings, limit, processes.device, valid, arithmetic)
     if parts.is_here:
         work = replace(work, watch=told)
     with closing(parts.map(work, own)) as found:
@@ -157,6 +159,7 @@ class CountErrors:
     limit: float | None
     device: torch.device
     valid: tuple[float, ...] = (0.0, 1.0)
+    arithmetic: str | None = None
     watch: Watch = _silent
 
     @torch.no_grad()
@@ -174,9 +177,9 @@ class CountErrors:
         verified = []
         for method in self.methods:
             if method == COMPLETE and self.limit is not None:
-                samples.verify(SampleVerifier(model, self.limit))
+                samples.verify(SampleVerifier(model, self.limit, self.arithmetic))
             else:
-                samples.bound(about.net, method)
+                samples.bound(about.net, method, self.arithmetic)
             verified.append(samples.proved.sum())
         known = (samples.wrong.sum(), samples.broken.sum(), samples.open.sum())
         size = torch.tensor(len(part), device=self.device)
@@ -196,11 +199,12 @@ class _Samples:
     def open(self) -> Tensor:
         return ~(self.broken | self.proved)
 
-    def bound(self, net: Net, method: str) -> None:
+    def bound(self, net: Net, method: str, arithmetic: str | None) -> None:
         """Bound the margins of those that are right and not proved."""
         left = (~(self.wrong | self.proved)).nonzero().flatten()
         if len(left):
-            margins = net.margins(self.ball.samples(left), self.labels[left], method=method)
+            ball, labels = self.ball.samples(left), self.labels[left]
+            margins = net.margins(ball, labels, method=method, arithmetic=arithmetic)
             self.proved[left] = (margins > 0).all(1)
 
     def verify(self, verifier: SampleVerifier) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from boundlab.arithmetic.arithmetic import find_arithmetic
 from boundlab.attacks.targets import Model
 from boundlab.defaults import COMPLETE as COMPLETE
 from boundlab.defaults import TIMEOUT
@@ -41,9 +42,10 @@ def time_limit(timeout: float | None, methods: Sequence[str]) -> float | None:
 
 class SampleVerifier:
     """Verifies single samples of a classifier, each for so many seconds; on the CPU, wherever the
-    classifier is."""
+    classifier is. arithmetic: that proofs must hold for."""
 
-    def __init__(self, model: Model, timeout: float) -> None:
+    def __init__(self, model: Model, timeout: float, arithmetic: str | None = None) -> None:
+        self.arithmetic = find_arithmetic(arithmetic)
         if isinstance(model, Net):
             _check_batch(model)
         self.model = _on_cpu(as_module(model))
@@ -54,7 +56,7 @@ class SampleVerifier:
         *shape), as :func:`boundlab.verify` says it; but an interruption goes on as
         KeyboardInterrupt: what was interrupted is not decided."""
         prop = robust(with_tensors(region, Tensor.cpu), label=label)
-        search = Portfolio(self.model, prop, time.monotonic() + self.timeout)
+        search = Portfolio(self.model, prop, time.monotonic() + self.timeout, self.arithmetic)
         search.run()
         return search.verdict()
 

@@ -1,6 +1,7 @@
 """An attack on bounds that are proved for an arithmetic: with no tolerance at all.
 
 python -m tests.arithmetic.attack --count 20 --seed 0    every operator, in boxes of several sizes
+python -m tests.arithmetic.attack --networks             every node of all networks of the tests
 
 Executed values are compared with bounds as they are, in double precision. ``--plain`` attacks the
 bounds that take rounding for nothing, to show what the attack finds.
@@ -10,14 +11,18 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 import boundlab as bl
 from boundlab.errors import BoundlabError
+from boundlab.graph.graph import Ref
+from tests.networks import NETWORKS
 from tests.operator_cases import BATCH, CASES, OperatorCase
 
 METHODS = ("ibp", "crown-ibp", "forward", "forward+backward", "crown", "alpha-crown")
@@ -77,12 +82,10 @@ def attack(
     generator = torch.Generator().manual_seed(seed)
     low: Tensor | None = None
     high: Tensor | None = None
-    hidden = False
     with torch.no_grad():
         for x in points(region, count, generator):
             for y in executions(model, x, batched):
                 value = y.double()
-                hidden = hidden or bool(torch.isnan(value).any())
                 low = value if low is None else torch.minimum(low, value)
                 high = value if high is None else torch.maximum(high, value)
     assert low is not None and high is not None
@@ -92,16 +95,7 @@ def attack(
         except BoundlabError as error:
             counts.refused[f"{name}, {method}"] = f"{type(error).__name__}: {error}"[:300]
             continue
-        below, above = (found.lower.double() - low), (high - found.upper.double())
-        excess = torch.maximum(below, above)
-        wrong = ~(excess <= 0)
-        wrong &= ~(torch.isneginf(found.lower) & torch.isposinf(found.upper))
-        counts.attacked += 2 * excess.numel()
-        if wrong.any():
-            counts.violated += int(wrong.sum())
-            worst = float(excess.nan_to_num(torch.inf).max())
-            key = f"{name}, {method}"
-            counts.worst[key] = max(worst, counts.worst.get(key, 0.0))
+        compare(f"{name}, {method}", found, low, high, counts)
 
 
 def regions(case: OperatorCase, generator: torch.Generator, dtype: torch.dtype) -> Iterator[bl.Box]:
@@ -144,6 +138,66 @@ def attack_case(
         attack(name, first, region, ask, counts, count, seed, case.batched and not case.alone)
 
 
+def attack_network(
+    name: str, counts: Counts, arithmetic: str | None, count: int, seed: int
+) -> None:
+    """Attack the bounds of every node of a network, executed node by node and as a whole, whose
+    inputs all move."""
+    case = NETWORKS[name]
+    generator = torch.Generator().manual_seed(seed)
+    model, inputs = case.model(), case.inputs(4, seed=seed)
+    net = bl.capture(model, *inputs)
+    for radius in (1e-6, 1e-2):
+        boxes = [box(x, radius, -math.inf, math.inf) for x in inputs]
+        drawn = [list(points(region, count, generator)) for region in boxes]
+        low, high = ranges(net, list(zip(*drawn, strict=True)))
+        for method in METHODS[:-1]:
+            try:
+                found = net.bounds(*boxes, method=method, arithmetic=arithmetic, intermediates=True)
+            except BoundlabError as error:
+                counts.refused[f"{name}, {method}"] = f"{type(error).__name__}: {error}"[:300]
+                continue
+            while not isinstance(found, bl.Bounds):
+                found = next(iter(found.values())) if isinstance(found, dict) else found[0]
+            known = dict(found.intermediates)
+            for node in low.keys() & known.keys():
+                compare(f"{name}, {method}", known[node], low[node], high[node], counts)
+
+
+def ranges(
+    net: bl.Net, members: list[tuple[Tensor, ...]]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The least and the largest values of every floating-point node that were executed."""
+    low: dict[str, Tensor] = {}
+    high: dict[str, Tensor] = {}
+    for xs in members:
+        values = net.reader.entries(xs, {})[0]
+        with torch.no_grad():
+            run = net.graph.run(values)
+            whole = pytree.tree_leaves(net.source(*xs))
+        outputs = [out.name for out in net.graph.outputs if isinstance(out, Ref)]
+        pairs = [*run.items(), *zip(outputs, whole, strict=False)]
+        for node, value in pairs:
+            if isinstance(value, Tensor) and value.is_floating_point():
+                value = value.detach().double()
+                low[node] = torch.minimum(low.get(node, value), value)
+                high[node] = torch.maximum(high.get(node, value), value)
+    return low, high
+
+
+def compare(key: str, found: bl.Bounds, low: Tensor, high: Tensor, counts: Counts) -> None:
+    """Count the bounds that hold and those that do not."""
+    if not found.lower.is_floating_point():
+        return
+    excess = torch.maximum(found.lower.double() - low, high - found.upper.double())
+    wrong = ~(excess <= 0) & ~(torch.isneginf(found.lower) & torch.isposinf(found.upper))
+    counts.attacked += 2 * excess.numel()
+    if wrong.any():
+        counts.violated += int(wrong.sum())
+        worst = float(excess[wrong].nan_to_num(torch.inf).max())
+        counts.worst[key] = max(worst, counts.worst.get(key, 0.0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10)
@@ -151,13 +205,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--arithmetic", default="float32")
+    parser.add_argument("--networks", action="store_true", help="all networks of the tests instead")
     options = parser.parse_args()
     counts = Counts()
     arithmetic = None if options.plain else options.arithmetic
     dtype = torch.float64 if options.arithmetic == "float64" else torch.float32
-    for name in options.only or CASES:
+    for name in options.only or (NETWORKS if options.networks else CASES):
         try:
-            attack_case(name, counts, arithmetic, options.count, options.seed, dtype)
+            if options.networks:
+                attack_network(name, counts, arithmetic, options.count, options.seed)
+            else:
+                attack_case(name, counts, arithmetic, options.count, options.seed, dtype)
         except BoundlabError as error:
             counts.refused[name] = f"{type(error).__name__}: {error}"[:300]
         except Exception as error:

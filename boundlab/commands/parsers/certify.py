@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from boundlab.commands.arguments import (
     Arguments,
+    add_arithmetic,
     add_count,
     add_numbers,
     add_timeout,
@@ -41,6 +42,7 @@ format of the results: docs/results-format.md"""
         action="store_false",
         help="do not attack images that no method proves",
     )
+    add_arithmetic(how)
     add_machine(how)
     output = parser.add_argument_group("output")
     add_output(output, "boundlab-report", "results, tables and report")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from boundlab.commands.arguments import (
+    add_arithmetic,
     add_checkpoint,
     add_count,
     add_device,
@@ -49,6 +50,7 @@ examples:
     how = parser.add_argument_group("how")
     add_methods(how, (*METHODS, COMPLETE), ("ibp", "crown-ibp"), "cheap ones first")
     add_timeout(how)
+    add_arithmetic(how)
     add_count(how, "--steps", "steps of the attack", STEPS)
     add_count(how, "--restarts", "random starts of the attack, 0 for none", RESTARTS)
     add_count(how, "--batch", "samples at a time", 200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boundlab.commands.arguments import add_count, add_json, add_ray, add_resume
+from boundlab.commands.arguments import add_arithmetic, add_count, add_json, add_ray, add_resume
 from boundlab.commands.parser import Parser
 from boundlab.defaults import TIMEOUT
 
@@ -21,6 +21,7 @@ examples:
   boundlab verify query.vnnlib --network f=a.onnx --network g=b.onnx"""
     _one(parser)
     _list(parser)
+    add_arithmetic(parser.add_argument_group("proofs"))
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--timeout",
