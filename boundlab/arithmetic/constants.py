@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from boundlab.arithmetic.arithmetic import DOUBLE, Arithmetic
+from boundlab.arithmetic.double import in_double
 from boundlab.arithmetic.rounded import RoundedRule, magnitudes
 from boundlab.arithmetic.table import COUNTED, SOURCES
 from boundlab.graph.graph import Node, Ref
@@ -32,7 +33,7 @@ class Constants:
 
     def evaluate(self, node: Node, values: Callable[[str], Any]) -> Any:
         """The value of a node whose arguments are constants; notes how far it may be off."""
-        value = node.call(*node.arguments(values))
+        value = in_double(node.call(*node.arguments(values)))
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             return value
         if _is_exact(node):

@@ -98,12 +98,13 @@ class RoundingGuard(Guard):
             return call
         return replace(call, errors=errors)
 
+    @torch.no_grad()
     def note(self, elements: Elements, interval: Interval) -> None:
         """Notes the samples in which a value may overflow. A constant that is infinite is none of
         these."""
         if not interval.dtype.is_floating_point or not interval.lower.numel():
             return
-        ends = interval.lower.abs().amax(), interval.upper.abs().amax()
+        ends = interval.lower.detach().abs().amax(), interval.upper.detach().abs().amax()
         if all(float(end) <= self.arithmetic.largest for end in ends):
             return
         inside = magnitudes(interval) <= self.arithmetic.largest

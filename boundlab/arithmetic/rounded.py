@@ -44,6 +44,7 @@ from boundlab.relaxations.relaxation import (
     Terms,
 )
 from boundlab.rules.facts import UNKNOWN, Facts
+from boundlab.rules.rectifiers import Rectified
 from boundlab.rules.registry import Call, Rule, SlopeFamily
 
 EVALUATIONS = 8
@@ -109,7 +110,7 @@ class RoundedRule(Rule):
     def size(self, call: Call) -> Tensor | None:
         """The magnitudes of the terms of a sum of products; None for other operators, and for
         truth values, which have no magnitude."""
-        if all(x.dtype.is_floating_point for x in call.inputs):
+        if isinstance(self.row, Sums) or _is_of_numbers(call):
             return self.row.size(call)
         return None
 
@@ -175,6 +176,8 @@ class RoundedRule(Rule):
     def _with_room(self, call: Call, relaxation: Relaxation) -> Relaxation:
         if self.facts.one_to_one and not call.errors:
             return relaxation
+        if isinstance(relaxation, Rectified):
+            relaxation = relaxation.lines
         return with_room(relaxation, self.room(call, relaxation))
 
     @torch.no_grad()
@@ -194,7 +197,9 @@ class RoundedRule(Rule):
         self, call: Call, relaxation: Relaxation, arguments: Sequence[Tensor]
     ) -> Tensor:
         """gamma(n) S for arguments of some magnitudes."""
-        size = self.size(replace(call, leaves=_with(call, arguments)))
+        size = None
+        if isinstance(self.row, Sums) or _is_of_numbers(call):
+            size = self.row.size(replace(call, leaves=_with(call, arguments)))
         return self._share(call, relaxation, arguments, size)
 
     def _share(
@@ -231,6 +236,11 @@ class RoundedRule(Rule):
             )
         # slopes of products are ends of intervals or centres, the intercept a product of these
         return 4 * terms
+
+
+def _is_of_numbers(call: Call) -> bool:
+    """Whether no truth value and no index is perturbed."""
+    return all(x.dtype.is_floating_point for x in call.inputs)
 
 
 def magnitudes(x: Interval) -> Tensor:

@@ -54,7 +54,7 @@ def magnitude(leaf: object, error: Tensor | None = None) -> object:
     """The largest absolute value that an argument may have: of intervals, tensors and numbers;
     whole numbers and all else as they are. error: how far a constant may be from what is given."""
     if isinstance(leaf, Interval):
-        if not leaf.dtype.is_floating_point:
+        if leaf.dtype == torch.bool:
             return leaf.upper
         return torch.maximum(leaf.lower.abs(), leaf.upper.abs())
     if isinstance(leaf, Tensor) and leaf.is_floating_point():

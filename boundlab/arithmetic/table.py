@@ -35,6 +35,7 @@ from boundlab.arithmetic.rows import (
 )
 from boundlab.errors import ArgumentError, UnsupportedOperator
 from boundlab.graph.graph import Node, Operator, op_name
+from boundlab.relaxations.interval import Interval
 from boundlab.rules.casts import cut_off
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import SHAPE_ONLY, Call, aten, smooth_abs, within
@@ -346,6 +347,15 @@ rounds(aten.pow.Tensor_Scalar, row=Pointwise(8, limits=_of_power))
 # -- derivations of their own ----------------------------------------------------------------------
 
 
+def _known(call: Call) -> Interval:
+    """What is known of the first argument, which may be a constant."""
+    x = call.leaves[0]
+    if isinstance(x, Interval):
+        return x
+    assert isinstance(x, Tensor)
+    return Interval(x, x)
+
+
 def _softmax(call: Call, arithmetic: Format) -> Tensor:
     """fl(x_j - max) is off by u |x_j - max|, which is a relative error of its exponential; so
 
@@ -354,7 +364,7 @@ def _softmax(call: Call, arithmetic: Format) -> Tensor:
     and the sum of n of them is off by gamma(n) and by sum_j y_j t_j <= u (n / e + c), because
     y_j D_j <= exp(-D_j) D_j <= 1 / e. Dividing adds one rounding.
     """
-    (x,) = call.inputs
+    x = _known(call)
     dim = call["dim"]
     most = torch.where(x.upper.isfinite(), x.upper, -torch.inf).amax(dim, keepdim=True)
     distance = torch.where(x.lower.isfinite(), most - x.lower, 0)
@@ -367,7 +377,7 @@ rounds(aten._softmax, row=Relative(_softmax, limits=PROBABILITY))
 def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
     """max + log(sum exp(x_j - max)): the sum has a relative error as in softmax, at least 1 and at
     most n, which is an absolute one of its logarithm; the logarithm and the sum round."""
-    (x,) = call.inputs
+    x = _known(call)
     count = x.shape.numel() // max(value.numel(), 1)
     largest = torch.where(x.upper.isfinite(), torch.maximum(x.upper.abs(), x.lower.abs()), 0)
     bound = gamma(2 * count + 24, arithmetic.unit) * (1 + math.log(count + 1))

@@ -65,7 +65,7 @@ class DomainBounder:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.coarse: Problem | None = problem.to(torch.float32)
-        self.brancher = Brancher.of(problem)
+        self.brancher = Brancher.of(problem.plain)  # which only chooses
 
     @torch.no_grad()
     def bounded(self, state: BoundState, steps: int, enough: float | None = 0.0) -> Domains:

@@ -190,7 +190,8 @@ def compare(key: str, found: bl.Bounds, low: Tensor, high: Tensor, counts: Count
     if not found.lower.is_floating_point():
         return
     excess = torch.maximum(found.lower.double() - low, high - found.upper.double())
-    wrong = ~(excess <= 0) & ~(torch.isneginf(found.lower) & torch.isposinf(found.upper))
+    wrong = ~((found.lower.double() <= low) & (high <= found.upper.double()))
+    wrong &= ~(torch.isneginf(found.lower) & torch.isposinf(found.upper))
     counts.attacked += 2 * excess.numel()
     if wrong.any():
         counts.violated += int(wrong.sum())
