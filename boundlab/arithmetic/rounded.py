@@ -20,7 +20,6 @@ of their argument is what was asked of them, and the nodes on both sides have ro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -118,7 +117,9 @@ class RoundedRule(Rule):
         """How far the executed result and the one computed here may be from the exact value, in
         all; None if nothing is rounded. size: of the terms, as the row says it."""
         moved = self._moved(call, size)
-        own = self.row.error(call, value, size, DOUBLE)
+        # intervals are computed around their centres: relative to all terms, not to the value
+        largest = value if size is None else size
+        own = self.row.error(call, largest, size, DOUBLE)
         if own is None:
             return moved
         total = EVALUATIONS * own + FLOOR
@@ -211,11 +212,8 @@ class RoundedRule(Rule):
     ) -> Tensor:
         """The same from the magnitudes of the terms, as the row says them."""
         size = self._all(call, relaxation, arguments, terms)
-        inside = call.node.layout.sample_shape(size.shape).numel()
-        samples = max(1, size.numel() // max(1, inside))
-        largest = max(x.shape.numel() for x in call.inputs)
-        count = STEPS + self.nodes + 2 * (inside + math.ceil(largest / samples))
-        return gamma(count, DOUBLE.unit) * size
+        inside = [_inside(call, shape) for shape in (size.shape, *(x.shape for x in call.inputs))]
+        return gamma(STEPS + self.nodes + 2 * sum(inside), DOUBLE.unit) * size
 
     def _all(
         self,
@@ -236,6 +234,14 @@ class RoundedRule(Rule):
             )
         # slopes of products are ends of intervals or centres, the intercept a product of these
         return 4 * terms
+
+
+def _inside(call: Call, shape: torch.Size) -> int:
+    """How many elements one sample of a value of the call has, at the most. Where samples do not
+    come first, those of all."""
+    if call.node.layout.plain:
+        return shape[1:].numel()
+    return shape.numel()
 
 
 def _is_of_numbers(call: Call) -> bool:

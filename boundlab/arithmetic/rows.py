@@ -212,23 +212,8 @@ class Pointwise(Row):
 
 
 @dataclass(frozen=True, eq=False)
-class Relative(Row):
-    """Operators with a relative error of their own derivation. share: from the call and a format
-    the relative error of each element of the result."""
-
-    share: Callable[[Call, Format], Tensor | float]
-    limits: Range = ANYWHERE
-
-    def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
-        return self.share(call, arithmetic) * value.abs() + 4 * arithmetic.smallest
-
-    def range(self, call: Call) -> Range:
-        return self.limits
-
-
-@dataclass(frozen=True, eq=False)
-class Absolute(Row):
-    """Operators with an absolute error of their own derivation. bound: from the call, the exact
+class Derived(Row):
+    """Operators with an error of their own derivation. bound: from the call, the exact
     value and a format the error of each element of the result."""
 
     bound: Callable[[Call, Tensor, Format], Tensor]

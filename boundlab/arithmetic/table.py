@@ -22,12 +22,11 @@ from boundlab.arithmetic.arithmetic import Format, gamma
 from boundlab.arithmetic.rows import (
     ANYWHERE,
     NOT_NEGATIVE,
-    Absolute,
     Cast,
+    Derived,
     Exact,
     Pointwise,
     Range,
-    Relative,
     Row,
     Sums,
     elements,
@@ -356,22 +355,25 @@ def _known(call: Call) -> Interval:
     return Interval(x, x)
 
 
-def _softmax(call: Call, arithmetic: Format) -> Tensor:
+def _softmax(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
     """fl(x_j - max) is off by u |x_j - max|, which is a relative error of its exponential; so
 
         fl(e_j) = e_j (1 + t_j),   |t_j| <= u (D_j + c),   D_j = max - x_j,
 
     and the sum of n of them is off by gamma(n) and by sum_j y_j t_j <= u (n / e + c), because
-    y_j D_j <= exp(-D_j) D_j <= 1 / e. Dividing adds one rounding.
+    y_j D_j <= exp(-D_j) D_j <= 1 / e. Dividing adds one rounding. What an element loses itself,
+    y u D, is therefore at most u / e, however far it may be below the others.
     """
     x = _known(call)
     dim = call["dim"]
-    most = torch.where(x.upper.isfinite(), x.upper, -torch.inf).amax(dim, keepdim=True)
-    distance = torch.where(x.lower.isfinite(), most - x.lower, 0)
-    return arithmetic.unit * distance + gamma(2 * x.shape[dim] + 24, arithmetic.unit)
+    distance = x.upper.amax(dim, keepdim=True) - x.lower
+    own = (value * distance).nan_to_num(torch.inf).clamp(max=0.4)
+    error = arithmetic.unit * own + gamma(2 * x.shape[dim] + 24, arithmetic.unit) * value
+    # the weight of a mask is 0
+    return torch.where(torch.isneginf(x.upper), 0, error + 4 * arithmetic.smallest)
 
 
-rounds(aten._softmax, row=Relative(_softmax, limits=PROBABILITY))
+rounds(aten._softmax, row=Derived(_softmax, limits=PROBABILITY))
 
 
 def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
@@ -384,4 +386,4 @@ def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
     return bound + 4 * arithmetic.unit * (value.abs() + largest.amax())
 
 
-rounds(aten.logsumexp, row=Absolute(_logsumexp))
+rounds(aten.logsumexp, row=Derived(_logsumexp))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -56,9 +57,13 @@ def points(region: bl.Box, count: int, generator: torch.Generator) -> Iterator[T
         yield torch.minimum(torch.maximum(point, lower), upper)
 
 
-def executions(model: nn.Module, x: Tensor, batched: bool) -> Iterator[Tensor]:
+def executions(model: Callable[[Tensor], Tensor], x: Tensor, batched: bool) -> Iterator[Tensor]:
     """The model's outputs, executed in several ways that sum in other orders."""
     yield model(x)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3 - min(threads, 2))  # two instead of one, one instead of more
+    yield model(x)
+    torch.set_num_threads(threads)
     if not batched:
         return
     yield torch.cat([model(part) for part in x.split(5)])
@@ -70,7 +75,7 @@ def executions(model: nn.Module, x: Tensor, batched: bool) -> Iterator[Tensor]:
 
 def attack(
     name: str,
-    model: nn.Module,
+    model: Callable[[Tensor], Tensor],
     region: bl.Box,
     bounds: Callable[[str], bl.Bounds],
     counts: Counts,
@@ -150,7 +155,8 @@ def attack_network(
     for radius in (1e-6, 1e-2):
         boxes = [box(x, radius, -math.inf, math.inf) for x in inputs]
         drawn = [list(points(region, count, generator)) for region in boxes]
-        low, high = ranges(net, list(zip(*drawn, strict=True)))
+        orders = [permuted(model, generator) for _ in range(4)]
+        low, high = ranges(net, list(zip(*drawn, strict=True)), orders)
         for method in METHODS[:-1]:
             try:
                 found = net.bounds(*boxes, method=method, arithmetic=arithmetic, intermediates=True)
@@ -164,19 +170,43 @@ def attack_network(
                 compare(f"{name}, {method}", known[node], low[node], high[node], counts)
 
 
+def permuted(model: nn.Module, generator: torch.Generator) -> nn.Module:
+    """The same function with the hidden units of a chain of layers in another order, so that sums
+    are taken in another order; the model itself if it is none."""
+    model = copy.deepcopy(model)
+    if not isinstance(model, nn.Sequential):
+        return model
+    layers = [layer for layer in model if isinstance(layer, (nn.Linear, nn.Conv2d))]
+    plain = (nn.Linear, nn.Conv2d, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU)
+    if not all(isinstance(layer, plain) for layer in model):
+        return model
+    with torch.no_grad():
+        for first, second in itertools.pairwise(layers):
+            if type(first) is type(second):
+                order = torch.randperm(first.weight.shape[0], generator=generator)
+                first.weight.copy_(first.weight[order])
+                second.weight.copy_(second.weight[:, order])
+                if first.bias is not None:
+                    first.bias.copy_(first.bias[order])
+    return model
+
+
 def ranges(
-    net: bl.Net, members: list[tuple[Tensor, ...]]
+    net: bl.Net, members: list[tuple[Tensor, ...]], orders: list[nn.Module]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The least and the largest values of every floating-point node that were executed."""
+    """The least and the largest values of every floating-point node that were executed; of outputs
+    by the model with its sums in other orders too."""
     low: dict[str, Tensor] = {}
     high: dict[str, Tensor] = {}
     for xs in members:
         values = net.reader.entries(xs, {})[0]
         with torch.no_grad():
             run = net.graph.run(values)
-            whole = pytree.tree_leaves(net.source(*xs))
+            wholes = [pytree.tree_leaves(model(*xs)) for model in (net.source, *orders)]
         outputs = [out.name for out in net.graph.outputs if isinstance(out, Ref)]
-        pairs = [*run.items(), *zip(outputs, whole, strict=False)]
+        pairs = [*run.items()]
+        for whole in wholes:
+            pairs += zip(outputs, whole, strict=False)
         for node, value in pairs:
             if isinstance(value, Tensor) and value.is_floating_point():
                 value = value.detach().double()

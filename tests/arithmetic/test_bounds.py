@@ -1,4 +1,5 @@
-"""Bounds that are proved for an arithmetic: no executed value outside of them, with no tolerance."""
+"""Bounds that are proved for an arithmetic: no executed value outside of them, without
+tolerance."""
 
 from __future__ import annotations
 
@@ -202,7 +203,7 @@ def test_answers_without_the_mode_do_not_change() -> None:
 def test_operators_without_a_row_are_refused_by_name() -> None:
     x = torch.rand(2, 1, 4)
     net = bl.capture(lambda x: nn.functional.interpolate(x, size=7, mode="linear"), x)
-    with pytest.raises(bl.UnsupportedOperator, match="aten.upsample_linear1d"):
+    with pytest.raises(bl.UnsupportedOperator, match=r"aten\.upsample_linear1d"):
         net.bounds(bl.Linf(x, 0.1), arithmetic="float32")
     net.bounds(bl.Linf(x, 0.1))
 
