@@ -104,17 +104,18 @@ class ForwardBounds:
         assert isinstance(rule, RoundedRule)
         room = rule.of_analysis(call, relaxation, [self.sizes[name] for name in call.names])
         low, up = shifted(low, -room), shifted(up, room)
-        self.sizes[node.name] = torch.maximum(self._size(low, node), self._size(up, node))
+        self.sizes[node.name] = self._size(torch.maximum(low.abs(), up.abs()), node)
         return low, up
 
     def _size(self, form: ForwardBound, node: Node) -> Tensor:
-        """The sum of the magnitudes of a form's terms, in the shape of the node."""
-        by_sample = node.layout.samples_first(form.abs(), self.analysis.samples)
+        """The sum of the terms of a form that is not negative, at the magnitudes of the sources, in
+        the shape of the node."""
+        by_sample = node.layout.samples_first(form, self.analysis.samples)
         _, samples, size = by_sample.shape
         total = torch.zeros(size, samples, dtype=form.dtype, device=form.device)
         for region, rows in self._by_source(by_sample[:-1].transpose(1, 2), node):
             total = total + inner(rows, reached(region))
-        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1].abs()
+        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1]
 
     def _below(self, form: ForwardBound, node: Node, interval: Interval) -> ForwardBound:
         """A form below another one, in the type of the node: a cast leaves it in a longer one.
