@@ -17,6 +17,7 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.graph.graph import Node
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.backward import finite_above
 from boundlab.methods.deadline import check_time
 from boundlab.regions import Region
 from boundlab.relaxations.identity import IdentityForm, dense
@@ -128,13 +129,14 @@ class ForwardBounds:
                 yield region, block.permute(1, 2, 0).reshape(*columns.shape[1:], *shape)
 
     def minimum(self, form: ForwardBound, node: Node) -> Tensor:
-        """The minimum of a form over the regions, in the shape of the node."""
+        """The minimum of a form over the regions, in the shape of the node; where it is beyond all
+        numbers above it says nothing, as in backward mode."""
         by_sample = node.layout.samples_first(form, self.analysis.samples)
         _, samples, size = by_sample.shape
         total = torch.zeros(size, samples, dtype=form.dtype, device=form.device)
         for region, rows in self._by_source(by_sample[:-1].transpose(1, 2), node):
             total = total + region.minimum(rows)
-        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1]
+        return finite_above(node.layout.place(total.T[None], form.shape[1:])[0] + form[-1])
 
     def interval(self, node: Node) -> Interval:
         lower = self.minimum(dense(self.lower[node.name]), node)
@@ -152,4 +154,4 @@ class ForwardBounds:
         total = merged[-1]
         for region, part in self._by_source(merged[:-1], node):
             total = total + region.minimum(part)
-        return total
+        return finite_above(total)

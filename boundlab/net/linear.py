@@ -10,7 +10,7 @@ from torch import Tensor
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.errors import ArgumentError
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import propagate_backward
+from boundlab.methods.backward import finite_above, propagate_backward
 from boundlab.results import LinearBounds
 
 
@@ -60,7 +60,7 @@ def _lines(
     """Coefficients (*shape, *shape of one sample) of every source, and the constants (*shape), of
     linear functions below rows of the output."""
     ends, bias = propagate_backward(analysis, target, rows)
-    bias = bias.masked_fill(torch.isposinf(bias), -torch.inf)  # an overflow says nothing
+    bias = finite_above(bias)
     matrices = {}
     for name, region in analysis.regions.items():
         inside = analysis.graph.nodes[name].layout.sample_shape(region.centre.shape)
