@@ -143,8 +143,10 @@ MODELS = _table(
     PublicModel("Qwen2", TEXT, DECODER, call=NO_CACHE),
     PublicModel("Phi3", TEXT, DECODER, call=NO_CACHE),
     PublicModel("Gemma2", TEXT, DECODER, call=NO_CACHE),
-    PublicModel("Mixtral", TEXT, {**DECODER, "num_local_experts": 2, "num_experts_per_tok": 1},
-                call=NO_CACHE),
+    PublicModel("Mixtral", TEXT, {
+        **DECODER, "num_local_experts": 3, "num_experts_per_tok": 2,
+        "experts_implementation": "batched_mm",
+    }, call=NO_CACHE),
     PublicModel("Falcon", TEXT, {**SMALL, "alibi": False}, call=NO_CACHE),
     PublicModel("Bloom", TEXT, {"hidden_size": WIDTH, "n_layer": 1, "n_head": 2, "vocab_size": 11},
                 call=NO_CACHE),

@@ -105,9 +105,12 @@ def _without_rules(program: ExportedProgram) -> set[OpOverload]:
 
 
 def _computes_numbers(node: fx.Node) -> bool:
-    """Whether a node is a call on values with results that are tensors of numbers, not of truth
-    values."""
-    if node.op != "call_function" or not node.all_input_nodes:
+    """Whether a node is a call on tensors, not on sizes alone, with results that are tensors of
+    numbers, not of truth values."""
+    given = [source.meta.get("val") for source in node.all_input_nodes]
+    if node.op != "call_function" or not any(
+        isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(given)
+    ):
         return False
     results = [one for one in pytree.tree_leaves(node.meta.get("val")) if isinstance(one, Tensor)]
     return any(one.dtype != torch.bool for one in results)

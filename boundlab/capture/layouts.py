@@ -31,6 +31,11 @@ from boundlab.rules.structure import (
 )
 
 CURE = "If dimension 0 of the inputs does not count samples, capture the model with batched=False."
+EXPERTS = (
+    "Experts that sort the tokens of all samples together can be run token by token instead (in "
+    "transformers: experts_implementation='batched_mm' in the configuration)."
+)
+SORTING = (aten.sort, aten.argsort)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +102,15 @@ def _layout(site: Site, shapes: Shapes, unknown: dict[str, str]) -> Layout | Non
     except Meets as reason:
         raise MixedSamples(
             f"{node}: its value for one sample depends on other samples of the batch, so there "
-            f"are no bounds per sample: {reason}. {CURE}"
+            f"are no bounds per sample: {reason}. {_cure(node)}"
         ) from None
+
+
+def _cure(node: Node) -> str:
+    """What to do about samples that meet in a node."""
+    if node.packet in SORTING:
+        return f"{EXPERTS} {CURE}"
+    return CURE
 
 
 def _of_constant(site: Site) -> Layout | None:

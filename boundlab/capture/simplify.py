@@ -10,6 +10,8 @@ from boundlab.capture.patterns import fuse, one_part
 from boundlab.compat.private import pytree
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.rules.registry import IDENTITIES, aten
+from boundlab.rules.replaced import READS_NAN
+from boundlab.rules.softmax import softmax_of_numbers
 
 VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
 EVERYTHING = 2**63 - 1
@@ -33,7 +35,26 @@ def simplify(graph: Graph) -> Graph:
         for node in graph.nodes.values()
         if node.origin.module
     }
-    return _needed(replace(graph, nodes=nodes, outputs=outputs, modules=modules))
+    return _softmax_behind(_needed(replace(graph, nodes=nodes, outputs=outputs, modules=modules)))
+
+
+def _softmax_behind(graph: Graph) -> Graph:
+    """The graph with every softmax that reaches an output through nan_to_num alone, which says what
+    NaN becomes, as one of numbers."""
+    exposed: set[str] = set()
+    pending = [output.name for output in graph.outputs if isinstance(output, Ref)]
+    while pending:
+        name = pending.pop()
+        if name not in exposed:
+            exposed.add(name)
+            node = graph.nodes[name]
+            pending += [] if node.op in READS_NAN else node.inputs
+    behind = {
+        name: replace(node, op=softmax_of_numbers)
+        for name, node in graph.nodes.items()
+        if node.op is aten._softmax.default and name not in exposed
+    }
+    return replace(graph, nodes={**graph.nodes, **behind})
 
 
 def _renamed(node: Node, same: Mapping[str, str]) -> Node:

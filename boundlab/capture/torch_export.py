@@ -14,7 +14,8 @@ import types
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.outputs import returning_plain
 from boundlab.capture.simplify import simplify
+from boundlab.capture.values import Values
 from boundlab.compat.private import (
     any_free_size,
     is_fake,
@@ -114,31 +116,34 @@ def export(
     kwargs: dict[str, object],
     batched: bool | None,
     own_size: bool = False,
+    trace: Trace | None = None,
 ) -> Captured:
     """The graph of ``model`` and the pytree specifications of its inputs and outputs.
 
     batched: True if dimension 0 of the tensor inputs must count samples, False if it must not, None
     to find out. own_size: whether the graph must serve the batch size of the example, if need be
-    that one alone.
+    that one alone. trace: what is known of the model on this example.
     """
     given = (args, kwargs)
     if isinstance(model, ExportedProgram):
-        return _as_graph(model, model, given, batched)
+        return _with_batch(_read(model, model, given), batched)
     if not _tensors(given):
         raise ArgumentError(
             "capture needs example inputs: capture(model, x, ...) with the tensors that the model "
             "takes"
         )
-    if batched is not False:
+    trace = trace or Trace(model, given)
+    if batched is not False and not (own_size and trace.free_is_known):
         try:
-            found = _as_graph(model, _export_with_free_batch(model, given), given, batched)
+            program = _export_with_free_batch(model, given)
+            found = _with_batch(_read(model, program, given), batched)
             if _is_of_use(found[0], given, own_size):
                 return found
         except MixedSamples as error:
-            return _export_for_this_batch_alone(model, given, error)
+            return _export_for_this_batch_alone(trace, error)
         except CaptureError as error:
             log.debug("no export with a free batch size: %s", error)
-    return _as_graph(model, _export_as_given(model, given), given, batched)
+    return _with_batch(trace.as_given, batched)
 
 
 def _is_of_use(graph: Graph, given: Arguments, own_size: bool) -> bool:
@@ -147,14 +152,12 @@ def _is_of_use(graph: Graph, given: Arguments, own_size: bool) -> bool:
     return not _forgets_samples(graph, inputs) and (not own_size or _serves(graph, inputs))
 
 
-def _export_for_this_batch_alone(
-    model: nn.Module, given: Arguments, error: MixedSamples
-) -> Captured:
+def _export_for_this_batch_alone(trace: Trace, error: MixedSamples) -> Captured:
     """What serves no other batch size may still serve this one, if it is not one sample."""
-    if all(len(tensor) < 2 for tensor in _tensors(given) if tensor.dim()):
+    if all(len(tensor) < 2 for tensor in _tensors(trace.given) if tensor.dim()):
         raise error
     try:
-        return _as_graph(model, _export_as_given(model, given), given, batched=True)
+        return _with_batch(trace.as_given, batched=True)
     except (MixedSamples, CaptureError):
         raise error from None
 
@@ -179,12 +182,17 @@ def _serves(graph: Graph, inputs: Examples) -> bool:
     return graph.sizes.broken({name: len(inputs[name]) for name in graph.sizes.symbols}) is None
 
 
-def _as_graph(
-    model: nn.Module | ExportedProgram,
-    program: ExportedProgram,
-    given: Arguments,
-    batched: bool | None,
-) -> Captured:
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A program as a graph that has no batch yet."""
+
+    program: ExportedProgram
+    graph: Graph
+    values: Values
+    inputs: Examples
+
+
+def _read(model: nn.Module | ExportedProgram, program: ExportedProgram, given: Arguments) -> _Read:
     if any(map(is_fake, program.constants.values())):
         raise CaptureError(DERIVATIVES_INSIDE)
     program = as_pairs(decompose(program))
@@ -197,10 +205,40 @@ def _as_graph(
         literals={name: leaf for name, leaf in inputs.items() if not isinstance(leaf, Tensor)},
         sizes=values.sizes(graph),
     )
+    return _Read(program, graph, values, inputs)
+
+
+def _with_batch(found: _Read, batched: bool | None) -> Captured:
+    """The graph with the batch in every node, if there is one."""
+    program, graph = found.program, found.graph
     if batched is not False:
-        trial = Trial(inputs, {**program.state_dict, **program.constants})
-        graph = find_batch(graph, values, trial, batched)
+        trial = Trial(found.inputs, {**program.state_dict, **program.constants})
+        graph = find_batch(graph, found.values, trial, batched)
     return graph, program.call_spec.in_spec, program.call_spec.out_spec
+
+
+@dataclass(eq=False)
+class Trace:
+    """A model on one example. free_is_known: whether the graph with a free batch size is known
+    already, and does not serve the example."""
+
+    model: nn.Module
+    given: Arguments
+    free_is_known: bool = False
+
+    @cached_property
+    def as_given(self) -> _Read:
+        """The graph for the sizes of the example."""
+        return _read(self.model, _export_as_given(self.model, self.given), self.given)
+
+
+def traced_sizes(given: Arguments) -> tuple[int, ...]:
+    """The sizes of dimension 0 with which a free batch size is traced: a batch of one does not
+    become free in torch.export, and is repeated."""
+    sizes = tuple(len(leaf) for leaf in _tensors(given) if leaf.dim() > 0)
+    if set(sizes) == {1}:
+        return tuple(2 for _ in sizes)
+    return sizes
 
 
 def _in_train_mode(model: nn.Module | ExportedProgram) -> bool:
@@ -244,8 +282,7 @@ def copies(args: tuple[object, ...], kwargs: dict[str, object], twice: bool = Fa
 
 def _export_with_free_batch(model: nn.Module, given: Arguments) -> ExportedProgram:
     """Export with a free batch size; CaptureError if the model does not allow it."""
-    # A batch of one does not become free in torch.export: repeat it.
-    repeat = {len(leaf) for leaf in _tensors(given) if leaf.dim() > 0} == {1}
+    repeat = set(traced_sizes(given)) != {len(leaf) for leaf in _tensors(given) if leaf.dim() > 0}
     wide = copies(*given, twice=repeat)
     shapes = ShapesCollection()
     for tensor in _tensors(wide):

@@ -73,7 +73,7 @@ class Dense(Coefficients):
     def over_box(self, box: Interval) -> Tensor:
         if self.layout.plain:
             return over_box(self.values, box)
-        return self.dot(box.centre) - self.apply(torch.abs).dot(box.radius)
+        return self.dot(box.centre) - self.apply(torch.abs).dot(box.reach_of_ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ def inner(coefficients: Tensor, value: Tensor) -> Tensor:
 def over_box(coefficients: Tensor, box: Interval) -> Tensor:
     """The least <coefficients, value> over a box, c . centre - |c| . radius: (rows, samples,
     *shape) -> (rows, samples)."""
-    centre, radius = box.centre, box.radius
+    centre, radius = box.centre, box.reach_of_ends
     box_moves = centre.requires_grad or radius.requires_grad
     if coefficients.dim() == 2 or box_moves or not coefficients.requires_grad:
         return inner(coefficients, centre) - inner(coefficients.abs(), radius)

@@ -68,7 +68,9 @@ class Outer(Coefficients):
         return Outer(-self.left, self.right)
 
     def over_box(self, box: Interval) -> Tensor:
-        return self.dot(box.centre) - Outer(self.left.abs(), self.right.abs()).dot(box.radius)
+        return self.dot(box.centre) - Outer(self.left.abs(), self.right.abs()).dot(
+            box.reach_of_ends
+        )
 
     def detach(self) -> Outer:
         return Outer(self.left.detach(), self.right.detach())

@@ -98,7 +98,7 @@ class Window(Coefficients):
         )
 
     def over_box(self, box: Interval) -> Tensor:
-        return self.dot(box.centre) - self.apply(torch.abs).dot(box.radius)
+        return self.dot(box.centre) - self.apply(torch.abs).dot(box.reach_of_ends)
 
     def covering(self, dims: Sequence[int]) -> Window:
         """The same rows with windows that cover the given dimensions."""

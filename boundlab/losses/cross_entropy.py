@@ -31,7 +31,7 @@ from boundlab.net import Net
 from boundlab.net.questions import Options
 from boundlab.regions import Region
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.softmax import exp_chord
+from boundlab.rules.logsumexp import exp_chord
 from boundlab.specs.margins import margin_spec
 
 

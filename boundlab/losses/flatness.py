@@ -34,7 +34,7 @@ from boundlab.methods.run import Answer
 from boundlab.net import Net
 from boundlab.net.questions import Options
 from boundlab.regions import Lp, Region
-from boundlab.rules.softmax import exp_chord
+from boundlab.rules.logsumexp import exp_chord
 from boundlab.specs.labels import labels_tensor
 from boundlab.specs.margins import margin_spec
 

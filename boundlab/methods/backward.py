@@ -250,9 +250,13 @@ def _constant(rows: Dense, terms: Terms) -> Tensor | float:
 def concretize(
     analysis: Analysis, coefficients: Mapping[str, Coefficients], bias: Tensor
 ) -> Tensor:
-    """The minimum over the regions: (rows, samples). Where it is beyond all numbers above it says
-    nothing: a sum that overflows may have been finite, or less than what is left out by
-    rounding."""
+    """The minimum over the regions: (rows, samples)."""
     for name, rows in coefficients.items():
         bias = bias + analysis.least(name, rows)
-    return bias.masked_fill(torch.isposinf(bias), -torch.inf)
+    return finite_above(bias)
+
+
+def finite_above(least: Tensor) -> Tensor:
+    """Lower bounds, of which one beyond all numbers above says nothing: a sum that overflows may
+    have been finite, or less than what is left out by rounding."""
+    return least.masked_fill(torch.isposinf(least), -torch.inf)

@@ -20,6 +20,7 @@ from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import inner
 from boundlab.graph.graph import Node
 from boundlab.methods.analysis import Analysis
+from boundlab.methods.backward import finite_above
 from boundlab.methods.deadline import check_time
 from boundlab.regions import Region
 from boundlab.relaxations.identity import IdentityForm, dense
@@ -160,13 +161,14 @@ class ForwardBounds:
                 yield region, block.permute(1, 2, 0).reshape(*columns.shape[1:], *shape)
 
     def minimum(self, form: ForwardBound, node: Node) -> Tensor:
-        """The minimum of a form over the regions, in the shape of the node."""
+        """The minimum of a form over the regions, in the shape of the node; where it is beyond all
+        numbers above it says nothing, as in backward mode."""
         by_sample = node.layout.samples_first(form, self.analysis.samples)
         _, samples, size = by_sample.shape
         total = torch.zeros(size, samples, dtype=form.dtype, device=form.device)
         for region, rows in self._by_source(by_sample[:-1].transpose(1, 2), node):
             total = total + region.minimum(rows)
-        return node.layout.place(total.T[None], form.shape[1:])[0] + form[-1]
+        return finite_above(node.layout.place(total.T[None], form.shape[1:])[0] + form[-1])
 
     def interval(self, node: Node) -> Interval:
         lower = self.minimum(dense(self.lower[node.name]), node)
@@ -188,6 +190,6 @@ class ForwardBounds:
         for region, part in self._by_source(merged[:-1], node):
             total = total + region.minimum(part)
         if not self.analysis.guard.proves:
-            return total
+            return finite_above(total)
         room = rounded_off(self.sizes[node.name], self.columns + c.shape[2])
         return self.analysis.guard.withheld(total - rows.apply(torch.abs).dot(room))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from boundlab.capture.torch_export import Function, export
+from boundlab.capture.torch_export import Function, Trace, export, traced_sizes
 from boundlab.compat.ambient import undisturbed
 from boundlab.compat.collector import without_collector
 from boundlab.compat.private import pytree
@@ -25,7 +25,8 @@ Examples = tuple[tuple[Any, ...], dict[str, Any]]
 class Captured:
     """A model as a graph. source: holds its parameters. inputs, outputs: the structures of its
     arguments and results. device: where it was captured, if its graph holds tensors or makes them
-    there. training: whether a part of it was in train mode."""
+    there. training: whether a part of it was in train mode. traced: the batch sizes of its inputs
+    with which it was traced."""
 
     source: nn.Module | ExportedProgram
     graph: Graph
@@ -33,6 +34,7 @@ class Captured:
     outputs: pytree.TreeSpec
     device: torch.device | None = None
     training: bool = False
+    traced: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -40,15 +42,18 @@ class Captured:
         examples: Examples,
         batched: bool | None,
         own_size: bool = False,
+        trace: Trace | None = None,
     ) -> Captured:
-        """Capture a model on examples. own_size: for their batch size alone."""
+        """Capture a model on examples. own_size: for their batch size alone. trace: what is known
+        of the model on these examples."""
         with undisturbed(of_model=True), without_collector():
-            graph, inputs, outputs = export(source, *examples, batched, own_size)
+            graph, inputs, outputs = export(source, *examples, batched, own_size, trace)
         device, training = None, is_training(source)
         if graph.knows_devices:
             tensors = [leaf for leaf in pytree.tree_leaves(examples) if has_dimensions(leaf)]
             device = tensors[0].device if tensors else None
-        return Captured(source, graph, inputs, outputs, device, training)
+        traced = traced_sizes(examples)
+        return Captured(source, graph, inputs, outputs, device, training, traced)
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from boundlab.arithmetic.arithmetic import FLOOR
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.errors import ArgumentError
 from boundlab.methods.analysis import Analysis
-from boundlab.methods.backward import propagate_backward
+from boundlab.methods.backward import finite_above, propagate_backward
 from boundlab.results import LinearBounds
 
 
@@ -61,8 +61,7 @@ def _lines(
     """Coefficients (*shape, *shape of one sample) of every source, and the constants (*shape), of
     linear functions below rows of the output."""
     ends, bias = propagate_backward(analysis, target, rows)
-    bias = bias.masked_fill(torch.isposinf(bias), -torch.inf)  # an overflow says nothing
-    bias = analysis.guard.withheld(bias)
+    bias = analysis.guard.withheld(finite_above(bias))
     if analysis.guard.proves:
         bias = bias - FLOOR
     matrices = {}

@@ -10,6 +10,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from boundlab.capture.faithful import Snapshot
+from boundlab.capture.torch_export import Trace, traced_sizes
 from boundlab.errors import ArgumentError, BoundlabError
 from boundlab.net.captured import Captured, Examples
 
@@ -28,7 +29,10 @@ class Variants:
         leaves = self.first.leaves(examples)
         batch = self.first.batch_sizes(leaves)
         size = tuple(batch.items())
-        if size in self._served or self._serves_first(examples, batch):
+        if size in self._served:
+            return self.first
+        trace = self._trace(examples)
+        if self._serves_first(examples, batch, trace):
             self._served.add(size)
             return self.first
         for other in self.others:
@@ -36,7 +40,7 @@ class Variants:
                 return other
         graph = self.first.graph
         batched = True if graph.batched else None
-        found = Captured.of(self.first.source, examples, batched, own_size=True)
+        found = Captured.of(self.first.source, examples, batched, own_size=True, trace=trace)
         if not found.serves(leaves):
             raise ArgumentError(
                 f"the model could not be captured for the batch size {batch}: "
@@ -45,7 +49,15 @@ class Variants:
         self.others.append(found)
         return found
 
-    def _serves_first(self, examples: Examples, batch: dict[str, int]) -> bool:
+    def _trace(self, examples: Examples) -> Trace | None:
+        """The model on the examples: traced with a free batch size it is the first graph again, if
+        that was traced with the same sizes."""
+        if isinstance(self.first.source, ExportedProgram):
+            return None
+        known = traced_sizes(examples) == self.first.traced
+        return Trace(self.first.source, examples, known)
+
+    def _serves_first(self, examples: Examples, batch: dict[str, int], trace: Trace | None) -> bool:
         """Whether the first graph is the model's for a batch size: nothing that it assumes of sizes
         is broken, or the model traced there computes the same."""
         graph, source = self.first.graph, self.first.source
@@ -59,7 +71,7 @@ class Variants:
         leaves = self.first.leaves(examples)
         if any(other.serves(leaves) for other in self.others):
             return False
-        return Captured.of(source, examples, batched=False).graph.computes(graph, batch)
+        return Captured.of(source, examples, False, trace=trace).graph.computes(graph, batch)
 
 
 @dataclass(eq=False)

@@ -52,6 +52,17 @@ class Interval:
         return self.upper / 2 - self.lower / 2
 
     @property
+    def reach_of_ends(self) -> Tensor:
+        """A radius around the centre that reaches both ends, as numbers are rounded: of a box from
+        -4e8 to 1e30 the plain one ends at 0. Then it is longer by what a product of either with a
+        coefficient may lose."""
+        centre, radius = self.centre, self.radius
+        short = (centre - radius > self.lower) | (centre + radius < self.upper)
+        kind = torch.finfo(self.dtype)
+        room = 4 * kind.eps * torch.maximum(self.lower.abs(), self.upper.abs())
+        return torch.where(short, (radius + room).clamp(max=kind.max), radius)
+
+    @property
     def ball(self) -> tuple[Tensor, Tensor]:
         """Centre and radius, in two passes over the memory instead of four."""
         if not self.dtype.is_floating_point:

@@ -20,6 +20,9 @@ from boundlab.relaxations.lines import Lines, constant_lines
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.registry import Call, Relaxed, aten, register
 
+READS_NAN = frozenset((aten.nan_to_num.default,))
+"""Operators that count on NaN in what they read, whatever its bounds say."""
+
 
 def nan_to_num_of_inputs(
     x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None

@@ -1,4 +1,4 @@
-"""softmax and log-sum-exp over one dimension, each with planes of its own.
+"""softmax over one dimension, with planes of its own.
 
 Two readings of softmax give two pairs of planes; each is used where it is tighter at the centre of
 the box.
@@ -18,7 +18,7 @@ K, -log H]:
 
   above:  exp(g) is below its chord over that interval, which rises, and lse is above its tangent
   plane at the centre; below:  exp(g) >= exp(g0) (1 + g - g0), and lse is below its upper plane (see
-  ``_lse``); g0 is where that puts the centre.
+  ``logsumexp.py``); g0 is where that puts the centre.
 
 Every factor is formed as exp of a difference of logarithms that is at most 0, so nothing overflows
 however wide the intervals are. A score of -inf (a mask) has weight 0 and no slope; one that may be
@@ -29,6 +29,10 @@ A score that lies more than FAR below the lower end of another one, as masks of 
 number do, has a weight below exp(-FAR), which is less than any number. It is left out like one of
 -inf: the other weights change by a factor of 1 + n exp(-FAR) at the most, which is far within what
 rounding may change; its own is at most the smallest normal number.
+
+A row that may be -inf throughout may be NaN, and nothing is known of it: its bounds are infinite.
+Where nothing but nan_to_num reads a softmax, with its own view of NaN, they are those of the
+numbers that softmax gives (``softmax_of_numbers``, which capture puts there).
 """
 
 from __future__ import annotations
@@ -44,8 +48,8 @@ from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.planes import Planes
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.curves import ROOM
+from boundlab.rules.logsumexp import Plane, exp_chord, lse_both
 from boundlab.rules.registry import Call, Relaxed, SlopeFamily, aten, register
-from boundlab.rules.settings import dimensions
 
 
 def _dimension(call: Call) -> int:
@@ -137,6 +141,17 @@ def _log_odds(x: Tensor, others: Tensor) -> Tensor:
     return x - torch.where(first, second, largest) - torch.log(rest)
 
 
+@torch.no_grad()
+def _no_number(call: Call) -> Tensor:
+    """Which rows may be -inf throughout, so that softmax is NaN, with the dimension last and of
+    size 1; none where NaN does not count."""
+    lower = _last(call.inputs[0], _dimension(call)).lower
+    rows = torch.isneginf(lower).all(-1, keepdim=True)
+    if call.node.op is softmax_of_numbers:
+        return torch.zeros_like(rows)
+    return rows
+
+
 def softmax_interval(call: Call) -> Interval:
     """Exact: softmax_i = sigmoid(x_i - log of the sum of the others) rises in x_i and falls in
     every other score."""
@@ -149,6 +164,8 @@ def softmax_interval(call: Call) -> Interval:
     lower, upper = _without(gone, (lower - least).clamp(min=0)), _without(gone, upper + least)
     if gone is not None:
         upper = upper + _most_of_masked(call.inputs[0], dim, gone)
+    nothing = _no_number(call)
+    lower, upper = lower.masked_fill(nothing, -torch.inf), upper.masked_fill(nothing, torch.inf)
     return Interval(lower.movedim(-1, dim), upper.movedim(-1, dim))
 
 
@@ -173,6 +190,12 @@ def softmax_planes(call: Call, alphas: Tensor | None = None) -> Relaxation:
         planes += [_without(gone, blend(share, bias, other_bias))]
     if gone is not None:
         planes[-1] = planes[-1] + _most_of_masked(call.inputs[0], dim, gone)
+    nothing = _no_number(call)
+    if bool(nothing.any()):
+        slopes = [plane.masked_fill(nothing.unsqueeze(-1), 0.0) for plane in planes[::2]]
+        biases = zip((-torch.inf, torch.inf), planes[1::2], strict=True)
+        low, up = (plane.masked_fill(nothing, infinite) for infinite, plane in biases)
+        planes = [slopes[0], low, slopes[1], up]
     return _planes(call, dim, *planes)
 
 
@@ -250,10 +273,6 @@ def _better(x: Interval, pairs: list[tuple[Plane, Plane]]) -> list[Tensor]:
     return found
 
 
-Plane = tuple[Tensor, Tensor]
-"""Slopes (..., i, j) of result i in argument j, and intercepts (..., i)."""
-
-
 def _reciprocal(
     a: Tensor, b: Tensor, log_h: Tensor, log_k: Tensor, room: Tensor
 ) -> tuple[Plane, Plane]:
@@ -299,7 +318,7 @@ def _in_scores(slope: Tensor) -> Tensor:
 
 
 def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tuple[Plane, Plane]:
-    (low_slope, low_bias), (up_slope, up_bias), centre = _lse(x, (len(x.shape) - 1,))
+    (low_slope, low_bias), (up_slope, up_bias), centre = lse_both(x, (len(x.shape) - 1,))
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
 
     # below: g >= x_i - up_plane(x), which is g0 at the centre
@@ -314,15 +333,6 @@ def _exponential(x: Interval, log_h: Tensor, log_k: Tensor, room: Tensor) -> tup
     above = start - rise * low_bias + 2 * room * torch.exp(-log_h).detach()
     upper = rise.unsqueeze(-1) * (eye - low_slope.unsqueeze(-2)), above
     return lower, upper
-
-
-def exp_chord(a: Tensor, b: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Slope and value at 0 of the chord of exp(z + scale) over [a, b]; for a narrow interval the
-    slope at a, with the line lifted to both ends."""
-    gap, least = b - a, torch.finfo(a.dtype).eps ** 0.5
-    bottom, top = torch.exp(a + scale), torch.exp(b + scale)
-    rise = torch.lerp((top - bottom) / gap.clamp(min=least), bottom, (gap < least).to(a.dtype))
-    return rise, torch.maximum(bottom - rise * a, top - rise * b)
 
 
 def _planes(
@@ -340,72 +350,14 @@ def _planes(
     )
 
 
+def softmax_of_numbers(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """softmax whose bounds are those of its values that are numbers."""
+    result: Tensor = aten._softmax.default(x, dim, half_to_float)
+    return result
+
+
 register(
     aten._softmax,
+    softmax_of_numbers,
     rule=Relaxed(softmax_interval, softmax_planes, uses_result=True, choices=softmax_family),
 )
-
-
-# log-sum-exp is convex: its tangent plane at the centre lies below. Above: sum exp(x_j) <= sum of
-# the chords of exp =: c(x), and log h <= log t + (h - t)/t for any t; t is the value of c at the
-# centre. All relative to the largest upper bound s, so that nothing overflows.
-def _lse(x: Interval, dims: tuple[int, ...]) -> tuple[Plane, Plane, Tensor]:
-    """The lower and the upper plane of log-sum-exp over ``dims`` (kept with size 1), and the centre
-    of the box."""
-    shift = x.upper.amax(dims, keepdim=True).detach()
-    shift = torch.where(torch.isfinite(shift), shift, 0)
-    finite = torch.isfinite(x.lower - shift) & torch.isfinite(x.upper)
-    a, b = torch.where(finite, x.lower - shift, 0), torch.where(finite, x.upper - shift, 0)
-    m, zero = 0.5 * a + 0.5 * b, torch.zeros_like(a)
-
-    # Relative to the largest centre: exp(m) itself may be below normal numbers, whose logarithm is
-    # far off.
-    top = torch.where(finite, m, -torch.inf).amax(dims, keepdim=True).detach()
-    top = torch.where(torch.isfinite(top), top, 0)
-    weight = torch.where(finite, torch.exp(m - top), zero)
-    total = weight.sum(dims, keepdim=True)
-    # with no score that is finite for sure the constant -inf
-    low_slope = weight / torch.where(total > 0, total, 1)
-    at = top + shift
-    low_bias = torch.log(total) - (low_slope * (m - top)).sum(dims, keepdim=True)
-    low_bias = low_bias + at - (low_slope * at).sum(dims, keepdim=True)
-
-    rise, start = exp_chord(a, b, zero)
-    rise = torch.where(finite, rise, zero)
-    start = torch.where(finite, start, torch.exp(x.upper - shift))  # from -inf on that constant
-    level = (rise * m + start).sum(dims, keepdim=True)
-    up_slope = rise / level
-    up_bias = torch.log(level) + start.sum(dims, keepdim=True) / level - 1
-    up_bias = up_bias + shift - (up_slope * shift).sum(dims, keepdim=True)
-    up_bias = torch.where(torch.isposinf(level), torch.inf, up_bias)
-    return (low_slope, low_bias), (up_slope, up_bias), m + shift
-
-
-def _lse_dims(call: Call) -> tuple[tuple[int, ...], bool]:
-    return tuple(dimensions(call["dim"], len(call["self"].shape))), call["keepdim"]
-
-
-def lse_interval(call: Call) -> Interval:
-    f = call.bind()
-    (x,) = call.inputs
-    return Interval(f(x.lower), f(x.upper))
-
-
-def lse_planes(call: Call) -> Relaxation:
-    (x,) = call.inputs
-    dims, keep = _lse_dims(call)
-    (low_slope, low_bias), (up_slope, up_bias), _ = _lse(x, dims)
-    space = result = string.ascii_lowercase[: len(x.shape)]
-    kept = dims
-    if not keep:
-        result = "".join(letter for i, letter in enumerate(space) if i not in dims)
-        low_bias, up_bias = low_bias.squeeze(dims), up_bias.squeeze(dims)
-        kept = ()
-    return Planes(
-        space, result, (space,),
-        (low_slope,), low_bias, (up_slope,), up_bias,
-        (x.shape,), kept=kept,
-    )  # fmt: skip
-
-
-register(aten.logsumexp, rule=Relaxed(lse_interval, lse_planes))

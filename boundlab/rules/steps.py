@@ -12,7 +12,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from boundlab.errors import UnsupportedOperator
+from boundlab.errors import DomainError, UnsupportedOperator
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.lines import Lines, constant_lines
 from boundlab.relaxations.relaxation import Relaxation
@@ -87,10 +87,12 @@ register(
 
 def _quotient_interval(call: Call) -> Interval:
     """For y of one sign the quotient is monotone in either argument, and rounding keeps that: the
-    corners bound it."""
+    corners bound it. A fixed divisor of 0 is refused as well: 0 / 0 is no number."""
     x, y = call["self"], call["other"]
     if isinstance(y, Interval):
         call.require((y.lower > 0) | (y.upper < 0), "division by an interval that contains zero")
+    elif bool((torch.as_tensor(y) == 0).any()):
+        raise DomainError(f"{call.node}: it divides by a constant that is 0, which gives no number")
     ends = itertools.product((lower_of(x), upper_of(x)), (lower_of(y), upper_of(y)))
     mode = {"rounding_mode": call["rounding_mode"]}
     corners = torch.stack([call.node.call(corner, mode) for corner in ends])

@@ -245,3 +245,10 @@ def test_the_refusal_names_the_line_of_the_user() -> None:
 
     with pytest.raises(bl.MixedSamples, match=r"test_layouts\.py:\d+: return x - x\.mean\(0\)"):
         bl.capture(Mixing(), torch.rand(4, 3))
+
+
+def test_sorting_all_samples_together_is_refused_with_what_to_do() -> None:
+    """As experts of a mixture do that sort the tokens of a batch by the expert they go to."""
+    x = torch.randn(3, 4)
+    with pytest.raises(bl.MixedSamples, match="token by token"):
+        bl.capture(lambda x: torch.sort(x, 0).values, x)

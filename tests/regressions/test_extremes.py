@@ -215,3 +215,23 @@ def test_a_box_up_to_infinity_ends_at_the_limit(function: Callable[[Tensor], Ten
     found = bl.capture(function, lower).bounds(bl.Box(lower, upper), method="ibp")
     ends = torch.stack([function(lower), function(upper)])
     assert torch.equal(found.lower, ends.amin(0)) and torch.equal(found.upper, ends.amax(0))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("top", [1e12, 1e30, 3e38])
+def test_a_box_whose_ends_are_far_apart_keeps_the_smaller_one(top: float, method: str) -> None:
+    """Centre minus radius is 0 where it should be -4e8."""
+    model = lambda x: torch.round(x * 100) * 0.01
+    low, up = torch.full((1, 1), -4e8), torch.full((1, 1), top)
+    found = _captured("rounded", model, low).bounds(bl.Box(low, up), method=method)
+    assert found.lower <= model(low)
+    assert found.upper >= up
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_line_that_overflows_in_forward_mode_says_nothing(method: str) -> None:
+    """x log x begins at 2.02e38 here; its lower bound was infinite."""
+    model = lambda x: x * torch.log(x)
+    low, up = torch.full((1, 1), 2.4100134e36), torch.full((1, 1), 7.7e36)
+    found = _captured("x log x", model, low).bounds(bl.Box(low, up), method=method)
+    assert found.lower <= model(low) * (1 + 1e-6)

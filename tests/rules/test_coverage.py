@@ -55,7 +55,7 @@ NO_CASE = {
     ),
     "compositions and capture make it": (
         "clean cut_off grid_sampler_2d grid_sampler_3d nan_to_num_of_inputs reshape rounded "
-        "rounded_in_place smooth_abs softsign tanhshrink within"
+        "rounded_in_place smooth_abs softmax_of_numbers softsign tanhshrink within"
     ),
     "what takes the place of NaN counts even at a point: a regression test": "nan_to_num",
     "train mode: tested with whole networks": "_native_batch_norm_legit_functional.default",

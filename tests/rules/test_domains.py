@@ -46,6 +46,58 @@ def test_a_fixed_divisor_of_zero_is_refused(
         net.bounds(bl.Linf(x, 0.1), method=method)
 
 
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown"])
+@pytest.mark.parametrize("divisor", [0.0, torch.tensor([2.0, 0.0, -2.0])], ids=["number", "tensor"])
+@pytest.mark.parametrize("mode", ["floor", "trunc", None])
+def test_a_rounded_quotient_by_zero_is_refused(
+    mode: str | None, divisor: Tensor | float, method: str
+) -> None:
+    """0 / 0 is NaN, x / 0 infinite: the lines of the first ended in a ZeroDivisionError."""
+    x = torch.full((2, 3), 0.5)
+    net = bl.capture(lambda x: torch.div(x, divisor, rounding_mode=mode), x)
+    with pytest.raises(bl.DomainError, match="a constant that is 0"):
+        net.bounds(bl.Linf(x, 1.0), method=method)
+
+
+ALL = torch.ones(3, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown", "alpha-crown"])
+@pytest.mark.parametrize(
+    "scores",
+    [
+        lambda x: x.masked_fill(ALL, -torch.inf),
+        lambda x: x.unsqueeze(1).masked_fill(torch.stack([ALL, ~ALL]), -torch.inf),
+        lambda x: torch.where(x > 0.5, x, -torch.inf),
+    ],
+    ids=["all rows", "one row", "perhaps"],
+)
+def test_of_a_softmax_row_that_may_be_masked_throughout_nothing_is_known(
+    scores: Callable[[Tensor], Tensor], method: str
+) -> None:
+    """It is NaN, and its bounds were [0, 0], or [0, 1]. Other rows keep theirs."""
+    x = torch.full((2, 3), 0.5)
+    model = lambda x: torch.softmax(scores(x), -1)
+    net, lost = bl.capture(model, x), torch.isnan(model(x))
+    found = net.bounds(bl.Linf(x, 0.1), method=method)
+    assert lost.any()
+    assert torch.isneginf(found.lower[lost]).all() and torch.isposinf(found.upper[lost]).all()
+    assert (found.lower[~lost] > 0.28).all() and (found.upper[~lost] < 0.4).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown", "alpha-crown"])
+def test_what_a_mask_hides_of_a_softmax_row_does_not_count(method: str) -> None:
+    """As attention that people write: rows without a score are set to 0 afterwards."""
+    gone = torch.stack([ALL, ~ALL])
+    x = torch.full((2, 3), 0.5)
+    model = lambda x: torch.softmax(x.unsqueeze(1).masked_fill(gone, -torch.inf), -1).masked_fill(
+        gone, 0.0
+    )
+    found = bl.capture(model, x).bounds(bl.Linf(x, 0.1), method=method)
+    assert (found.lower <= model(x)).all() and (model(x) <= found.upper).all()
+    assert (found.upper - found.lower).max() < 0.1
+
+
 class Quantized(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

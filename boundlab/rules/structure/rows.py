@@ -9,6 +9,7 @@ from boundlab.rules.casts import cut_off, rounded, rounded_in_place
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import aten, clean, smooth_abs, within
 from boundlab.rules.replaced import nan_to_num_of_inputs
+from boundlab.rules.softmax import softmax_of_numbers
 from boundlab.rules.structure.forms import (
     along,
     beside,
@@ -58,8 +59,8 @@ def _per_channel(site: Site) -> Layout | None:
 
 
 structure(
-    aten._softmax, aten.softmax, aten._log_softmax, aten.log_softmax, aten.cumsum, aten.cumprod,
-    aten.cummax, aten.cummin, aten.logcumsumexp,
+    aten._softmax, softmax_of_numbers, aten.softmax, aten._log_softmax, aten.log_softmax,
+    aten.cumsum, aten.cumprod, aten.cummax, aten.cummin, aten.logcumsumexp,
     aten.sort, aten.argsort, aten.topk, aten.diff, aten.split.sizes, aten.split_with_sizes,
     aten.chunk, aten.tensor_split, aten.index_fill,
 )(along("dim"))  # fmt: skip
