@@ -115,3 +115,9 @@ def test_the_pages_of_operators_are_up_to_date(options: list[str], page: str) ->
         check=True,
     ).stdout
     assert made == (ROOT / "docs" / page).read_text(), "run make docs"
+
+
+def test_every_program_is_in_the_gallery() -> None:
+    shown = (ROOT / "docs/gallery/programs.md").read_text()
+    for example in EXAMPLES:
+        assert f"```{{literalinclude}} ../../examples/{example}.py" in shown, example

@@ -55,8 +55,6 @@ def read_subject(options: argparse.Namespace) -> Subject:
     valid = value_range(options.range)
     device = device_named(options.device)
     values, labels = load_data(options.data, options.shape, options.limit, options.layout)
-    if values.dtype == torch.uint8:
-        LOGGER.warning("the values are bytes (0 ... 255) and are divided by 255")
     with busy(options, f"reading {options.model}"):
         net, images = load_net(
             options.model,
@@ -66,6 +64,8 @@ def read_subject(options: argparse.Namespace) -> Subject:
             std=flat(options.std),
             device=device,
         )
+    if values.dtype == torch.uint8:
+        LOGGER.warning(f"{options.data} holds bytes (0 ... 255), which are divided by 255")
     name = f"{options.model} on {options.data.name}"
     return Subject(net, images, labels, options.norm, valid, options.batch, device, name)
 

@@ -29,6 +29,8 @@ from boundlab.storage.files import write_atomically
 REPORT = "report.html"
 STANDARD = {competition.TIMEOUT: "timed-out"}
 """Words that the command line of VNN-LIB 2 has for the competition's."""
+SHOWN = 20
+"""Values of a counterexample that are still printed if no file is asked for."""
 
 
 def verify(options: argparse.Namespace) -> None:
@@ -86,10 +88,19 @@ def _one(options: argparse.Namespace, ask: Callable[[float], Answer]) -> None:
         return
     if not options.networks:
         print(found)
+        if found.example and options.result is None:
+            print(shown_example(found.example))
         return
     print(STANDARD.get(found.word, found.word))
     print(found.example, end="")
     print(*str(found).splitlines()[1:], sep="\n", file=sys.stderr)
+
+
+def shown_example(example: str) -> str:
+    """A counterexample, or where it can be had if it is too long to be read."""
+    if example.count("\n") > SHOWN:
+        return "  --result FILE writes its inputs and outputs"
+    return example.rstrip("\n")
 
 
 def _write(options: argparse.Namespace, result: str, outcome: Outcome) -> None:

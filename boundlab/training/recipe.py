@@ -188,10 +188,9 @@ class Recipe:
         known = {field.name for field in fields(Recipe)}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise ArgumentError(
-                f"a recipe has no {', '.join(unknown)}; it has: {', '.join(sorted(known))}."
-                f"{did_you_mean(unknown[0], sorted(known))}"
-            )
+            nearest = did_you_mean(unknown[0], sorted(known))
+            all_of_them = f" It has: {', '.join(sorted(known))}."
+            raise ArgumentError(f"a recipe has no {', '.join(unknown)}.{nearest or all_of_them}")
         return replace(
             base or Recipe(),
             **{key: _convert(key, value, kinds[key]) for key, value in values.items()},

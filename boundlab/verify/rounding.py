@@ -7,7 +7,6 @@ wherever the search looks. That is no proof: a model may round more where nobody
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -17,6 +16,7 @@ from boundlab.attacks.descent import vertex
 from boundlab.attacks.targets import Target
 from boundlab.methods.deadline import check_time
 from boundlab.regions import Box, Region
+from boundlab.verify.copies import copied
 
 POINTS, FEWEST = 256, 32
 """Random inputs of each region at which the rounding of the model is measured, and how many they
@@ -37,7 +37,7 @@ FINER = 2.0**-29
 
 def in_double(model: nn.Module) -> nn.Module:
     """A copy of the model in double precision."""
-    return copy.deepcopy(model).double()
+    return copied(model).double()
 
 
 class Rounding:
@@ -49,7 +49,7 @@ class Rounding:
         self.exact = Target(exact, like)
         self.single: Target | None = None
         if self.target.dtype == torch.float64:
-            self.single = Target(copy.deepcopy(model).float(), like)
+            self.single = Target(copied(model).float(), like)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:

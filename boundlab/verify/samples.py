@@ -3,7 +3,6 @@ verified one by one, each for a limited time."""
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from boundlab.net import Net
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.specs.property import robust
+from boundlab.verify.copies import copied
 from boundlab.verify.portfolio import Portfolio, as_module
 from boundlab.verify.verdict import Verdict
 
@@ -80,4 +80,4 @@ def _on_cpu(model: nn.Module) -> nn.Module:
     held = [*model.parameters(), *model.buffers()]
     if all(one.device == torch.device("cpu") for one in held):
         return model
-    return copy.deepcopy(model).cpu()
+    return copied(model).cpu()

@@ -45,9 +45,8 @@ class Verdict:
     def __str__(self) -> str:
         lines = [f"{self.status} ({self.seconds:.2f} s, {self.domains} domains)"]
         if self.counterexample is not None:
-            lines.append(
-                f"  by {-float(self.counterexample.margin):.4g}, at an input that is given"
-            )
+            missed = -float(self.counterexample.margin)
+            lines.append(f"  a counterexample breaks it by {missed:.4g}")
         elif self.status == UNKNOWN:
             lines.append(f"  the least bound is {self.bound:.4g}; a proof needs one above 0")
         if self.status == HOLDS and self.arithmetic is not None:

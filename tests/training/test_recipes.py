@@ -61,7 +61,8 @@ def test_every_vision_row_of_the_paper_has_a_recipe() -> None:
     ("values", "text"),
     [
         ({"epoch": 3}, "no epoch.*Did you mean 'epochs'"),
-        ({"optimizer": "adam"}, "no optimizer.*Did you mean 'optimiser'"),
+        ({"optimizer": "adam"}, "no optimizer. Did you mean 'optimiser'"),
+        ({"zzz": 1}, "no zzz. It has: adaptive_target"),
         ({"epochs": "3"}, "of type int"),
         ({"epochs": True}, "of type int"),
         ({"eps": -0.1}, "not be negative"),

@@ -156,7 +156,6 @@ def test_values_without_samples_are_refused() -> None:
     assert bl.verify(nn.Linear(3, 1), bl.Property(box, lambda y: y[:, 0] < -9)).status == "violated"
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch, when it copies a program
 def test_exported_programs() -> None:
     batch = torch.export.Dim("batch")
     program = torch.export.export(
