@@ -4,6 +4,7 @@
     python -m benchmarks.ulps --inner                      and all of 2^-24 <= |x| < 2^7
     python -m benchmarks.ulps --full --functions exp log   and all others: minutes a function
     python -m benchmarks.ulps --double                     some numbers of float64
+    python -m benchmarks.ulps --compiled                   a sample, by torch.compile
 
 Every float32 number x goes through a function twice: in contiguous tensors, whose kernels are
 vectorised, and in tensors with strides, whose elements many kernels compute one by one. Its value
@@ -30,6 +31,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,12 +276,9 @@ def measure(function: Function, chunks: Iterable[Tensor], row: Row) -> None:
     row["seconds"] = round(row["seconds"] + time.perf_counter() - began, 1)
 
 
-def begun(function: Function, bits: int) -> Row:
-    """The row of a sample."""
-    numbers = sampled(bits)
-    row: Row = {"sample": bits, "blocks": 0, "seconds": 0.0, "numbers": 0, "differ": 0}
-    measure(function, numbers.split(CHUNK), row)
-    return row | {"alone": alone(function, numbers), "ends": at_the_ends(function)}
+def begun(bits: int) -> Row:
+    """The row of a sample that is not measured yet."""
+    return {"sample": bits, "blocks": 0, "seconds": 0.0, "numbers": 0, "differ": 0}
 
 
 def mode(row: Row) -> str:
@@ -410,26 +409,48 @@ def write(path: Path, capability: str, name: str, row: Row) -> None:
     os.replace(partial, path)
 
 
+def finish(name: str, row: Row, path: Path, suffix: str = "") -> None:
+    """Sum a row up, and write it down."""
+    row["summary"] = summary(row)
+    checked(name, FUNCTIONS[name], row)
+    row["mode"] = mode(row)
+    write(path, torch.backends.cpu.get_cpu_capability() + suffix, name, row)
+
+
 def run(name: str, bits: int, wanted: int, path: Path) -> None:
     """Measure a function up to some number of blocks, and write down how far it came."""
     function, capability = FUNCTIONS[name], torch.backends.cpu.get_cpu_capability()
     row = load(path).get(capability, {}).get(name)
     if row is None or (not row["blocks"] and row["sample"] < bits):
-        row = begun(function, bits)
+        row, numbers = begun(bits), sampled(bits)
+        measure(function, numbers.split(CHUNK), row)
+        row |= {"alone": alone(function, numbers), "ends": at_the_ends(function)}
+        finish(name, row, path)
     elif row["blocks"] >= wanted:
         return
     order = blocks()
-    while True:
-        row["summary"] = summary(row)
-        checked(name, function, row)
-        row["mode"] = mode(row)
-        write(path, capability, name, row)
-        if row["blocks"] >= wanted:
-            break
+    while row["blocks"] < wanted:
         until = min(wanted, row["blocks"] + SAVE_EVERY)
         for block in order[row["blocks"] : until]:
             measure(function, block_chunks(block), row)
         row["blocks"] = until
+        finish(name, row, path)
+    print(line(name, row), flush=True)
+
+
+def compiled(name: str, bits: int, path: Path) -> None:
+    """Measure what torch.compile makes of a function, at a sample."""
+    function = FUNCTIONS[name]
+    numbers = sampled(bits)
+    if function.positive:
+        numbers = numbers[numbers > 0]
+    # of one shape, to be compiled once
+    missing = -numbers.numel() % CHUNK
+    numbers = torch.cat([numbers, numbers[-1:].expand(missing)])
+    function = replace(function, op=torch.compile(function.op, dynamic=False))
+    row = begun(bits)
+    measure(function, numbers.split(CHUNK), row)
+    finish(name, row, path, " compiled")
     print(line(name, row), flush=True)
 
 
@@ -446,6 +467,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=22, metavar="BITS", help="about 2^BITS")
     parser.add_argument("--inner", action="store_true", help="and all of 2^-24 <= |x| < 2^7")
     parser.add_argument("--full", action="store_true", help="and all 2^32 numbers")
+    parser.add_argument("--compiled", action="store_true", help="a sample, by torch.compile")
     parser.add_argument("--double", action="store_true", help="float64 instead, at some numbers")
     parser.add_argument("--output", type=Path, default=RESULTS / "ulps.json")
     arguments = parser.parse_args()
@@ -459,8 +481,10 @@ def main() -> None:
     for name in arguments.functions or FUNCTIONS:
         if arguments.double:
             double(name, arguments.output)
-            continue
-        run(name, arguments.sample, wanted, arguments.output)
+        elif arguments.compiled:
+            compiled(name, arguments.sample, arguments.output)
+        else:
+            run(name, arguments.sample, wanted, arguments.output)
 
 
 if __name__ == "__main__":
