@@ -1,7 +1,7 @@
 """The rounding errors of torch's elementwise functions in float32, measured.
 
     python -m benchmarks.ulps --sample 22                  some millions of numbers: a minute
-    python -m benchmarks.ulps --inner                      and all of 2^-24 <= |x| < 2^7
+    python -m benchmarks.ulps --exponents 31               and all of 2^-24 <= |x| < 2^7
     python -m benchmarks.ulps --full --functions exp log   and all others: minutes a function
     python -m benchmarks.ulps --double                     some numbers of float64
     python -m benchmarks.ulps --compiled                   a sample, by torch.compile
@@ -46,9 +46,10 @@ from benchmarks.ulps_functions import FUNCTIONS, Function
 CHUNK = 1 << 15
 BLOCK = 1 << 23
 """The float32 numbers of one sign and exponent."""
-SAVE_EVERY = 32
-INNER = range(127 - 24, 127 + 7)
-"""The exponents of 2^-24 <= |x| < 2^7, as they stand in the bits."""
+SAVE_EVERY = 8
+NEAR = (0, *(sign * k for k in range(1, 7) for sign in (1, -1)), *range(-7, -25, -1))
+"""Exponents in the order in which they are measured, before all others: from 2^0 outwards until
+2^-24 <= |x| < 2^7."""
 U = 2.0**-24
 TINY = 2.0**-126
 LARGEST = torch.finfo(torch.float32).max
@@ -68,10 +69,15 @@ Row = dict[str, Any]
 # -- numbers ---------------------------------------------------------------------------------------
 
 
+def exponents() -> list[int]:
+    """All, in the order in which they are measured; -127 is that of denormal numbers, 128 that of
+    infinities."""
+    return [*NEAR, *range(7, 129), *range(-25, -128, -1)]
+
+
 def blocks() -> list[int]:
-    """Signs and exponents, as the first nine bits of a number: those of ``INNER`` first."""
-    inner = [sign * 256 + exponent for exponent in INNER for sign in (0, 1)]
-    return inner + [block for block in range(512) if block not in inner]
+    """Exponents and signs, as the first nine bits of a number."""
+    return [sign * 256 + exponent + 127 for exponent in exponents() for sign in (0, 1)]
 
 
 def block_chunks(block: int) -> Iterator[Tensor]:
@@ -285,9 +291,10 @@ def mode(row: Row) -> str:
     """What was measured of a function."""
     if row["blocks"] == 512:
         return "full"
-    if row["blocks"] >= 2 * len(INNER):
-        return "inner"
-    return f"sample {row['sample']}"
+    if row["blocks"] < 2:
+        return f"sample {row['sample']}"
+    done = exponents()[: row["blocks"] // 2]
+    return f"2^{min(done)} to 2^{max(done) + 1}"
 
 
 def alone(function: Function, numbers: Tensor) -> Row:
@@ -381,7 +388,7 @@ def line(name: str, row: Row) -> str:
     found = row["summary"]
     strange = sorted(row["vectorised"]["strange"] | row["scalar"]["strange"])
     return (
-        f"{name:18s} {mode(row):10s} {found['model']:8s} {found['constant']:10.4g}  "
+        f"{name:18s} {mode(row):14s} {found['model']:8s} {found['constant']:10.4g}  "
         f"y {found['y']:9.4g} (from 2^{found['underflow below 2^']} on "
         f"{found['y without underflow']:9.4g}, below {found['underflow']:8.3g} tiny)  "
         f"yx {found['y and x']:9.4g}  y1 {found['y and 1']:9.4g}  "
@@ -398,6 +405,18 @@ def load(path: Path) -> Row:
     return {}
 
 
+def text(everything: Row) -> str:
+    """JSON, with a line for each row."""
+    parts = []
+    for key, value in everything.items():
+        body = json.dumps(value)
+        if isinstance(value, dict):
+            rows = [f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items()]
+            body = "{\n" + ",\n".join(rows) + "\n }"
+        parts.append(f" {json.dumps(key)}: {body}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def write(path: Path, capability: str, name: str, row: Row) -> None:
     """Replace one row of the file."""
     everything = load(path)
@@ -405,7 +424,7 @@ def write(path: Path, capability: str, name: str, row: Row) -> None:
     everything.setdefault(capability, {})[name] = row
     path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(everything, indent=1) + "\n")
+    partial.write_text(text(everything))
     os.replace(partial, path)
 
 
@@ -465,7 +484,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--functions", nargs="*", choices=[*FUNCTIONS], metavar="NAME")
     parser.add_argument("--sample", type=int, default=22, metavar="BITS", help="about 2^BITS")
-    parser.add_argument("--inner", action="store_true", help="and all of 2^-24 <= |x| < 2^7")
+    parser.add_argument("--exponents", type=int, default=0, metavar="N", help="and N exponents")
     parser.add_argument("--full", action="store_true", help="and all 2^32 numbers")
     parser.add_argument("--compiled", action="store_true", help="a sample, by torch.compile")
     parser.add_argument("--double", action="store_true", help="float64 instead, at some numbers")
@@ -473,9 +492,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     mp.prec = DIGITS
-    wanted = 0
-    if arguments.inner:
-        wanted = 2 * len(INNER)
+    wanted = 2 * arguments.exponents
     if arguments.full:
         wanted = 512
     for name in arguments.functions or FUNCTIONS:
