@@ -213,6 +213,41 @@ def test_operators_are_traced_by_functions(shares):
     torch.testing.assert_close(program.module()(x, shares), torch.quantile(x, shares, dim=1))
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch, about its own functions
+def test_maps_are_recorded_as_operators_on_all_samples():
+    """With values of around them, mapped in other dimensions, and inside of each other."""
+    assert private.maps_recorded.__doc__
+    linear = nn.Linear(3, 3)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            total = x.sum(0)
+
+            def one(row, other):
+                inner = torch.vmap(lambda a: a * other.sum())(row)
+                return torch.relu(self.linear(inner)) @ total + row.shape[0]
+
+            return torch.vmap(one, in_dims=(0, 1))(x, x.mT)
+
+    x, original = torch.rand(4, 3), torch._functorch.vmap._flat_vmap
+    with private.maps_recorded():
+        program = torch.export.export(
+            Model(), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False
+        )
+        assert torch.equal(torch.vmap(torch.sin)(x), torch.sin(x))  # while nothing is traced
+    assert torch._functorch.vmap._flat_vmap is original
+    program = program.run_decompositions({})
+    assert not any("vmap" in str(fx.target) for fx in program.graph.nodes)
+    assert {name for name, _ in program.named_parameters()} == {"linear.weight", "linear.bias"}
+    assert not program.constants
+    for samples in (x, torch.rand(7, 3)):
+        torch.testing.assert_close(program.module()(samples), Model()(samples))
+
+
 def branching(x):
     return x * 2 if x.shape[0] == 1 else x * 3
 
