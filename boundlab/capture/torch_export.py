@@ -31,6 +31,7 @@ from boundlab.capture.simplify import simplify
 from boundlab.compat.private import (
     any_free_size,
     is_fake,
+    lists_of_weights,
     maps_recorded,
     masks_as_given,
     masks_out_of_place,
@@ -267,8 +268,9 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
     around = (
-        masks_as_given(), masks_out_of_place(), maps_recorded(), parts_uncompiled(), quiet(),
-        any_free_size(), returning_plain(model), gradients_if_possible([model]),
+        masks_as_given(), masks_out_of_place(), maps_recorded(), lists_of_weights(),
+        parts_uncompiled(), quiet(), any_free_size(), returning_plain(model),
+        gradients_if_possible([model]),
     )  # fmt: skip
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")

@@ -49,6 +49,7 @@ __all__ = [
     "is_fake",
     "is_pointwise",
     "is_traced",
+    "lists_of_weights",
     "maps_recorded",
     "masks_as_given",
     "masks_out_of_place",
@@ -286,6 +287,31 @@ def free_sizes_computed() -> AbstractContextManager[None]:
         return nullcontext()
     found: AbstractContextManager[None] = enable_python_dispatcher()
     return found
+
+
+def lists_of_weights() -> AbstractContextManager[None]:
+    """A recurrent layer keeps its weights in a list as well, which torch 2.6 takes for tensors that
+    the model assigns if the layer is the whole model. Within this context the list is at the end
+    what it was; torch 2.10 needs nothing.
+
+    Without it a recurrent layer alone could not be captured there.
+    """
+    if VERSION >= (2, 10):
+        return nullcontext()
+    return _replaced(_trace, "_detect_attribute_assignment", _assignments)
+
+
+_assignments_of_torch = vars(_trace).get("_detect_attribute_assignment", nullcontext)
+
+
+@contextmanager
+def _assignments(model: nn.Module) -> Iterator[None]:
+    """Look for tensors that a model assigns, apart from the weights of a recurrent layer."""
+    with _assignments_of_torch(model):
+        weights = list(vars(model).get("_flat_weights", []))
+        yield
+        if weights:
+            vars(model)["_flat_weights"] = weights
 
 
 def maps_recorded() -> AbstractContextManager[None]:

@@ -178,6 +178,17 @@ def test_the_last_states_of_a_recurrent_layer_have_their_shape():
     assert [tuple(x.shape) for x in (output, *states)] == [(5, 4, 3), (1, 5, 3), (1, 5, 3)]
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_can_be_the_whole_model(kind):
+    assert private.lists_of_weights.__doc__
+    layer, x = kind(2, 3, num_layers=2, batch_first=True), torch.rand(5, 4, 2)
+    weights = list(layer._flat_weights)
+    net = bl.capture(layer, x)
+    assert all(one is other for one, other in zip(weights, layer._flat_weights, strict=True))
+    assert all(one is other for one, other in zip(weights, layer.parameters(), strict=True))
+    torch.testing.assert_close(net(x), layer(x))
+
+
 def test_masks_of_truth_values_become_numbers():
     assert private.masks_out_of_place.__doc__
     about = {
