@@ -33,6 +33,8 @@ from boundlab.capture.values import Values
 from boundlab.compat.private import (
     any_free_size,
     is_fake,
+    lists_of_weights,
+    maps_recorded,
     masks_as_given,
     masks_out_of_place,
     parts_uncompiled,
@@ -48,6 +50,7 @@ DERIVATIVES = (
     "functorch",
     "has no attribute 'constant'",
     "fake tensor in the exported program constant's list",
+    "inside of vmap",  # torch 2.6, of torch.func.jacrev
 )
 """What torch.export says of models that take derivatives."""
 DERIVATIVES_AT = "_free_unbacked_symbols_with_path"
@@ -55,12 +58,6 @@ DERIVATIVES_AT = "_free_unbacked_symbols_with_path"
 DERIVATIVES_INSIDE = (
     "the model seems to take derivatives inside (torch.func, torch.autograd.grad), which "
     "torch.export does not record: write them out by hand."
-)
-MAPPED = "inside of vmap"
-"""What torch.export of torch 2.6 says of models that use torch.func.vmap, as derivatives may."""
-MAPPED_INSIDE = (
-    "the model seems to take derivatives inside, or to use torch.func.vmap, which torch.export of "
-    "this version of torch does not record: write them out by hand, or use a newer version."
 )
 
 Arguments = tuple[tuple[object, ...], dict[str, object]]
@@ -308,8 +305,9 @@ def _export(model: nn.Module, given: Arguments, dynamic_shapes: Any) -> Exported
     args, kwargs = given
     modes = {name: module.training for name, module in model.named_modules()}
     around = (
-        masks_as_given(), masks_out_of_place(), parts_uncompiled(), quiet(), any_free_size(),
-        returning_plain(model), gradients_if_possible([model]),
+        masks_as_given(), masks_out_of_place(), maps_recorded(), lists_of_weights(),
+        parts_uncompiled(), quiet(), any_free_size(), returning_plain(model),
+        gradients_if_possible([model]),
     )  # fmt: skip
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
@@ -346,8 +344,6 @@ def _explain(error: Exception) -> str:
     innermost = traceback.extract_tb(error.__traceback__)[-1].name
     if innermost == DERIVATIVES_AT or any(trace in str(error) for trace in DERIVATIVES):
         return DERIVATIVES_INSIDE
-    if MAPPED in str(error):
-        return MAPPED_INSIDE
     return f"the model runs, but torch.export cannot read it: {kind}: {text}."
 
 

@@ -23,12 +23,15 @@ from torch._decomp import decompositions as _decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo import config as _dynamo
 from torch._export import utils as _export_utils
+from torch._functorch import eager_transforms as _transforms
+from torch._functorch import vmap as _vmap
 from torch._ops import OpOverload
 from torch._subclasses import fake_impls as _fake_impls
 from torch._subclasses import fake_tensor as _fake_tensor
 from torch.compiler import set_stance
 from torch.export import _trace
 from torch.fx.experimental import _config as _symbolic_shapes
+from torch.fx.experimental import proxy_tensor as _proxies
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.modules import transformer as _transformer
 from torch.utils import _pytree as pytree
@@ -46,6 +49,8 @@ __all__ = [
     "is_fake",
     "is_pointwise",
     "is_traced",
+    "lists_of_weights",
+    "maps_recorded",
     "masks_as_given",
     "masks_out_of_place",
     "op_arguments",
@@ -282,6 +287,96 @@ def free_sizes_computed() -> AbstractContextManager[None]:
         return nullcontext()
     found: AbstractContextManager[None] = enable_python_dispatcher()
     return found
+
+
+def lists_of_weights() -> AbstractContextManager[None]:
+    """A recurrent layer keeps its weights in a list as well, which torch 2.6 takes for tensors that
+    the model assigns if the layer is the whole model. Within this context the list is at the end
+    what it was; torch 2.10 needs nothing.
+
+    Without it a recurrent layer alone could not be captured there.
+    """
+    if VERSION >= (2, 10):
+        return nullcontext()
+    return _replaced(_trace, "_detect_attribute_assignment", _assignments)
+
+
+_assignments_of_torch = vars(_trace).get("_detect_attribute_assignment", nullcontext)
+
+
+@contextmanager
+def _assignments(model: nn.Module) -> Iterator[None]:
+    """Look for tensors that a model assigns, apart from the weights of a recurrent layer."""
+    with _assignments_of_torch(model):
+        weights = list(vars(model).get("_flat_weights", []))
+        yield
+        if weights:
+            vars(model)["_flat_weights"] = weights
+
+
+def maps_recorded() -> AbstractContextManager[None]:
+    """torch.func.vmap inside of a model. torch 2.6 takes the program apart only after it has traced
+    it, and values that are mapped cannot leave their function. Within this context what is mapped
+    is traced by itself, down to operators on all samples at once, and these are recorded; torch
+    2.10 needs nothing.
+
+    Without it no model with torch.func.vmap could be captured there, nor ONNX files whose steps are
+    for one sample. Derivatives inside of maps are refused, as by all versions; maps inside of
+    derivatives are left to torch, which refuses them.
+    """
+    if VERSION >= (2, 10):
+        return nullcontext()
+    return _replaced(_vmap, "_flat_vmap", _flat_vmap)
+
+
+_flat_vmap_of_torch = _vmap._flat_vmap
+
+
+def _flat_vmap(
+    function: Callable[..., Any],
+    size: Any,
+    dims: Any,
+    values: list[Any],
+    *others: Any,
+    **kwargs: Any,
+) -> Any:
+    """What torch's own function gives, computed by operators that it traces."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if transformed or _proxies.get_proxy_mode() is None:
+        return _flat_vmap_of_torch(function, size, dims, values, *others, **kwargs)
+    places = [place for place, value in enumerate(values) if isinstance(value, Tensor)]
+    tensors = [values[place] for place in places]
+
+    def mapped(*tensors: Tensor) -> Any:
+        inside = list(values)
+        for place, tensor in zip(places, tensors, strict=True):
+            inside[place] = tensor
+        return _flat_vmap_of_torch(function, size, dims, inside, *others, **kwargs)
+
+    with (
+        _replaced(_transforms, "grad_increment_nesting", _untraced(_reverse)),
+        _replaced(_transforms, "jvp_increment_nesting", _untraced(_forward)),
+        _proxies.disable_proxy_modes_tracing(),
+        torch._C.DisableTorchFunction(),
+        torch.no_grad(),
+    ):
+        graph = _proxies.make_fx(mapped)(*tensors)
+    return torch.fx.Interpreter(graph).run(*tensors)
+
+
+_reverse = _transforms.grad_increment_nesting
+_forward = _transforms.jvp_increment_nesting
+
+
+def _untraced(derivatives: Callable[[], Any]) -> Callable[[], Any]:
+    """What begins derivatives; refused in the thread that traces."""
+
+    def begin() -> Any:
+        if _proxies.get_proxy_mode() is not None:
+            raise RuntimeError("functorch: derivatives inside of vmap")
+        return derivatives()
+
+    return begin
 
 
 def states_in_shape() -> AbstractContextManager[None]:

@@ -178,6 +178,17 @@ def test_the_last_states_of_a_recurrent_layer_have_their_shape():
     assert [tuple(x.shape) for x in (output, *states)] == [(5, 4, 3), (1, 5, 3), (1, 5, 3)]
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_can_be_the_whole_model(kind):
+    assert private.lists_of_weights.__doc__
+    layer, x = kind(2, 3, num_layers=2, batch_first=True), torch.rand(5, 4, 2)
+    weights = list(layer._flat_weights)
+    net = bl.capture(layer, x)
+    assert all(one is other for one, other in zip(weights, layer._flat_weights, strict=True))
+    assert all(one is other for one, other in zip(weights, layer.parameters(), strict=True))
+    torch.testing.assert_close(net(x), layer(x))
+
+
 def test_masks_of_truth_values_become_numbers():
     assert private.masks_out_of_place.__doc__
     about = {
@@ -211,6 +222,41 @@ def test_operators_are_traced_by_functions(shares):
     assert any("quantile" in str(node.target) for node in program.graph.nodes)
     x = torch.rand(3, 4)
     torch.testing.assert_close(program.module()(x, shares), torch.quantile(x, shares, dim=1))
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, about its own functions
+def test_maps_are_recorded_as_operators_on_all_samples():
+    """With values of around them, mapped in other dimensions, and inside of each other."""
+    assert private.maps_recorded.__doc__
+    linear = nn.Linear(3, 3)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            total = x.sum(0)
+
+            def one(row, other):
+                inner = torch.vmap(lambda a: a * other.sum())(row)
+                return torch.relu(self.linear(inner)) @ total + row.shape[0]
+
+            return torch.vmap(one, in_dims=(0, 1))(x, x.mT)
+
+    x, original = torch.rand(4, 3), torch._functorch.vmap._flat_vmap
+    with private.maps_recorded():
+        program = torch.export.export(
+            Model(), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False
+        )
+        assert torch.equal(torch.vmap(torch.sin)(x), torch.sin(x))  # while nothing is traced
+    assert torch._functorch.vmap._flat_vmap is original
+    program = program.run_decompositions({})
+    assert not any("vmap" in str(fx.target) for fx in program.graph.nodes)
+    assert {name for name, _ in program.named_parameters()} == {"linear.weight", "linear.bias"}
+    assert not program.constants
+    for samples in (x, torch.rand(7, 3)):
+        torch.testing.assert_close(program.module()(samples), Model()(samples))
 
 
 def branching(x):

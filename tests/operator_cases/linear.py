@@ -98,6 +98,7 @@ def fill() -> None:
         "write, add": written(lambda y, x: y[:, 2:].add_(x[:, :4], alpha=-2)),
         "write, relu": written(lambda y, x: y[:, 2:].relu_()),
         "write, fill": written(lambda y, x: y[:, 2].fill_(0.5)),
+        "fill with a tensor": lambda x: x + torch.fill(x, torch.tensor(-0.5)),
         "write, zero": written(lambda y, x: y[:, 2:4].zero_()),
         "write, copy": written(lambda y, x: y.copy_(x.flip(1))),
         "write, mul": written(lambda y, x: y.mul_(2).sub_(1).clamp_(-1, 1)),
