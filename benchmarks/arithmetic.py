@@ -28,7 +28,7 @@ from benchmarks.workloads import WORKLOADS
 METHODS = ("ibp", "crown-ibp", "crown")
 MODES = (None, "real", "float32", "float64")
 SHARES = (
-    ("kw_mnist", "crown-ibp"),
+    ("kw_mnist", "crown"),
     ("mnist_cnn_a_adv", "crown"),
     ("mnist_conv_small_nat", "crown"),
     ("cifar_base_kw", "crown-ibp"),

@@ -47,7 +47,7 @@ class Format:
 DOUBLE = Format.of(torch.float64)
 """What analyses are made in."""
 SPARE = 2.0
-"""How much more than the derived or measured error a machine may make."""
+"""How much more than the measured error a machine may make."""
 FLOOR = 2.0**-300
 """What underflow may take from a bound, as long as no value is beyond FAR: every operation of an
 analysis loses at most 2^-1022 times FAR, and there are fewer than 2^300 of them."""

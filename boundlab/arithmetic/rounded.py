@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from boundlab.arithmetic.arithmetic import DOUBLE, FLOOR, SPARE, Arithmetic, gamma
+from boundlab.arithmetic.arithmetic import DOUBLE, FLOOR, Arithmetic, gamma
 from boundlab.arithmetic.rows import Row, Sums, magnitude, moved_by_errors
 from boundlab.arithmetic.table import find_row
 from boundlab.coefficients.window import Window
@@ -126,7 +126,7 @@ class RoundedRule(Rule):
         if self.arithmetic.executed is not None:
             executed = self.row.error(call, value, size, self.arithmetic.executed)
             if executed is not None:
-                total = total + SPARE * executed
+                total = total + self.row.spare * executed
         if moved is not None:
             total = total + moved
         return total

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from boundlab.arithmetic.arithmetic import Format, gamma
+from boundlab.arithmetic.arithmetic import SPARE, Format, gamma
 from boundlab.graph.graph import Operator
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import Call
@@ -27,7 +27,12 @@ NOT_NEGATIVE: Range = (0.0, math.inf)
 
 
 class Row(ABC):
-    """The rounding errors of one operator."""
+    """The rounding errors of one operator. spare: how much larger those of a machine may be: 1
+    where they are derived from rounding to nearest, more where they were measured."""
+
+    @property
+    def spare(self) -> float:
+        return 1.0
 
     def by_value(self, call: Call) -> bool:
         """Whether the error depends on the value."""
@@ -196,6 +201,10 @@ class Pointwise(Row):
     limits: Range | Callable[[Call], Range] = ANYWHERE
     floor: float = 4.0
 
+    @property
+    def spare(self) -> float:
+        return SPARE
+
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
         error = value.abs() * (self.of_value * arithmetic.unit)
         error = error + (self.floor * arithmetic.smallest + self.of_one * arithmetic.unit)
@@ -218,6 +227,10 @@ class Derived(Row):
 
     bound: Callable[[Call, Tensor, Format], Tensor]
     limits: Range = ANYWHERE
+
+    @property
+    def spare(self) -> float:
+        return SPARE  # it is made of functions of one element
 
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
         return self.bound(call, value, arithmetic)
