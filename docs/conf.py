@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "parameters",
     "command_line",
+    "notebooks",
 ]
 exclude_patterns = ["_build", "extensions", "**/.ipynb_checkpoints"]
 nitpicky = True

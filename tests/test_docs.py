@@ -121,3 +121,9 @@ def test_every_program_is_in_the_gallery() -> None:
     shown = (ROOT / "docs/gallery/programs.md").read_text()
     for example in EXAMPLES:
         assert f"```{{literalinclude}} ../../examples/{example}.py" in shown, example
+
+
+def test_the_readme_can_be_read_as_it_is() -> None:
+    """In a terminal, or in an editor of ordinary width; rows of tables cannot be broken."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []

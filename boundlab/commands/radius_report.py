@@ -171,7 +171,7 @@ def _gap(about: Searched, axis: str) -> str:
     values = (about.found.broken - about.found.proved)[held].tolist()
     chart = _histogram("open", values, max(values, default=0.0), axis)
     note = "How far the broken radius lies above the proved one: in between nothing is known."
-    return figure("What is not known", note, chart)
+    return figure("Between proved and broken", note, chart)
 
 
 def _histogram(kind: str, values: Sequence[float], high: float, axis: str) -> str:

@@ -167,7 +167,7 @@ HOW = {
     ),
     "Linear bounds": (
         "Most methods enclose the network between two linear functions of the input. The panels "
-        "show both, and the network itself, on a straight way through one ball."
+        "show both, and the network itself, on a straight line through one ball."
     ),
 }
 """What a page explains, by its heading."""

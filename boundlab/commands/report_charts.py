@@ -246,7 +246,7 @@ def cuts_section(cuts: Sequence[Cut], methods: Sequence[str], names: Sequence[st
     return (
         '<section class="keep"><h2>Linear bounds inside one ball</h2><p class="soft">Image '
         f"{one.image} at radius {number(one.radius)}, where these methods differ most: the margin "
-        f"of its label {escape(label)} over class {escape(rival)} on a straight way through the "
+        f"of its label {escape(label)} over class {escape(rival)} on a straight line through the "
         "ball, between two linear functions that hold everywhere in the ball. The closer they are "
         f"to it, the better.{escape(missing)}</p>{key}"
         f'<div class="cuts">{figures}</div></section>'
@@ -255,4 +255,4 @@ def cuts_section(cuts: Sequence[Cut], methods: Sequence[str], names: Sequence[st
 
 def _range(cut: Cut) -> str:
     low, high = number(float(cut.lower.min())), number(float(cut.upper.max()))
-    return f"between {low} and {high} on this way"
+    return f"between {low} and {high} on this line"
