@@ -70,6 +70,13 @@ class Arithmetic:
             return FAR
         return min(self.executed.largest, FAR)
 
+    @property
+    def whole(self) -> float:
+        """The largest whole number up to which all of them are numbers of the format."""
+        if self.executed is None:
+            return 1 / DOUBLE.unit
+        return 1 / self.executed.unit
+
 
 REAL = Arithmetic("real")
 ARITHMETICS = {

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from boundlab.arithmetic.arithmetic import DOUBLE, Arithmetic
-from boundlab.arithmetic.double import in_double
+from boundlab.arithmetic.double import check_whole, in_double
 from boundlab.arithmetic.rounded import RoundedRule, magnitudes
 from boundlab.arithmetic.table import COUNTED, SOURCES
+from boundlab.errors import UnsupportedOperator
 from boundlab.graph.graph import Node, Ref
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.registry import Call, find_rule
+from boundlab.rules.registry import SHAPE_ONLY, Call, find_rule
 
 
 @dataclass(eq=False)
@@ -34,6 +35,7 @@ class Constants:
     def evaluate(self, node: Node, values: Callable[[str], Any]) -> Any:
         """The value of a node whose arguments are constants; notes how far it may be off."""
         value = in_double(node.call(*node.arguments(values)))
+        self._check(node, value)
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             return value
         if _is_exact(node):
@@ -53,6 +55,18 @@ class Constants:
         if bool((error > 0).any()):
             self.errors[node.name] = error.expand(value.shape)
         return value
+
+    def _check(self, node: Node, value: Any) -> None:
+        """Refuse what a rounding error may have decided: a comparison, a place or a whole number
+        made of constants that are off; and whole numbers that the format does not hold."""
+        if not isinstance(value, Tensor) or value.is_floating_point():
+            return
+        if any(name in self.errors for name in node.inputs) and node.op not in SHAPE_ONLY:
+            raise UnsupportedOperator(
+                f"{node}: it compares, counts or cuts off a constant that the model computes, and "
+                "rounded; leave arithmetic=... out"
+            )
+        check_whole(str(node), value, self.arithmetic)
 
     def _known(self, values: Callable[[str], Any]) -> Callable[[str], object]:
         """Arguments that are off as intervals."""

@@ -24,6 +24,8 @@ from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
 from boundlab.rules.registry import within
 
+LARGEST_PLACE = 2**63 - 1
+"""The end of a slice that has none."""
 LIMIT = 1 + 2.0**-8
 """By how much the largest entry of a normalised vector may be rounded."""
 
@@ -41,6 +43,7 @@ def values_in_double(values: Mapping[str, Any], arithmetic: Arithmetic) -> dict[
     for name, value in values.items():
         if isinstance(value, Tensor):
             check_format(f"'{name}'", value.dtype, arithmetic)
+            check_whole(f"'{name}'", value, arithmetic)
     return {name: in_double(value) for name, value in values.items()}
 
 
@@ -57,6 +60,18 @@ def check_format(what: str, dtype: torch.dtype, arithmetic: Arithmetic) -> None:
         raise ArgumentError(
             f'{what} is of type {dtype}, which a network executed in "{arithmetic.name}" would '
             f"round: convert the model and its inputs first"
+        )
+
+
+def check_whole(what: str, value: Tensor, arithmetic: Arithmetic) -> None:
+    """Refuse whole numbers that a number of the format would have to be rounded to."""
+    if value.is_floating_point() or value.dtype == torch.bool or not value.numel():
+        return
+    least, most = torch.aminmax(value)
+    if max(-int(least), int(most)) > arithmetic.whole:
+        raise UnsupportedOperator(
+            f"{what} has whole numbers beyond {arithmetic.whole:.0f}, which are rounded where they "
+            f'meet others; arithmetic="{arithmetic.name}" cannot tell where'
         )
 
 
@@ -78,6 +93,11 @@ def _node(node: Node, arithmetic: Arithmetic) -> Node:
             return _type(node, leaf, arithmetic)
         if isinstance(leaf, float) and arithmetic.executed is not None:
             return float(torch.tensor(leaf, dtype=arithmetic.executed.dtype))
+        if type(leaf) is int and arithmetic.whole < abs(leaf) < LARGEST_PLACE:
+            raise UnsupportedOperator(
+                f"{node}: {leaf} is beyond the whole numbers that arithmetic=... is exact for; "
+                "write it as a floating-point number"
+            )
         return leaf
 
     args, kwargs = pytree.tree_map(changed, (node.args, dict(node.kwargs)))

@@ -100,11 +100,14 @@ class RoundedRule(Rule):
             lower, upper = lower - below, upper + above
         least, most = self.row.range(call)
         lower, upper = lower.clamp(min=least), upper.clamp(max=most)
-        # an infinite constant (a mask) stays what it is
-        fixed = torch.isinf(found.lower) & (found.lower == found.upper)
-        return Interval(
-            torch.where(fixed, found.lower, lower), torch.where(fixed, found.upper, upper)
-        )
+        point = torch.isinf(found.lower) & (found.lower == found.upper)
+        if self.row.keeps_infinity:
+            # an infinite constant (a mask) stays what it is
+            return Interval(
+                torch.where(point, found.lower, lower), torch.where(point, found.upper, upper)
+            )
+        # else it has overflown, and nothing is known
+        return Interval(torch.where(point, -torch.inf, lower), torch.where(point, torch.inf, upper))
 
     def size(self, call: Call) -> Tensor | None:
         """The magnitudes of the terms of a sum of products; None for other operators, and for

@@ -34,6 +34,11 @@ class Row(ABC):
     def spare(self) -> float:
         return 1.0
 
+    @property
+    def keeps_infinity(self) -> bool:
+        """Whether a result is infinite only where an argument is: a mask stays one."""
+        return False
+
     def by_value(self, call: Call) -> bool:
         """Whether the error depends on the value."""
         return True
@@ -102,6 +107,10 @@ class Exact(Row):
     linear: bool = False
     limits: Callable[[Call], Range] = lambda call: ANYWHERE
 
+    @property
+    def keeps_infinity(self) -> bool:
+        return True
+
     def by_value(self, call: Call) -> bool:
         return False
 
@@ -133,6 +142,10 @@ class Sums(Row):
     count: Callable[[Call], int]
     absolute: Operator | None = None
     rising: Callable[[Call], bool] = lambda call: False
+
+    @property
+    def keeps_infinity(self) -> bool:
+        return True
 
     def by_value(self, call: Call) -> bool:
         return self.rising(call) and all(map(_is_not_negative, call.leaves))
@@ -212,7 +225,8 @@ class Pointwise(Row):
             x = magnitude(call.leaves[0])
             assert isinstance(x, Tensor)
             error = error + x * (self.of_argument * arithmetic.unit)
-        return error
+        # kernels may overflow a little before the exact value does
+        return torch.where(value.abs() < arithmetic.largest / 8, error, torch.inf)
 
     def range(self, call: Call) -> Range:
         if callable(self.limits):

@@ -9,12 +9,12 @@ from boundlab.rules.registry import aten, composition
 
 
 def _pairs(x: Tensor, y: Tensor) -> Tensor:
-    """Both beside each other in a new last dimension. A number on the CPU may meet a tensor of
-    another device: it goes there first."""
-    device = y.device
+    """Both beside each other in a new last dimension, in one type. A number on the CPU may meet a
+    tensor of another device: it goes there first."""
+    device, kind = y.device, torch.result_type(x, y)
     if x.dim():
         device = x.device
-    return torch.stack(torch.broadcast_tensors(x.to(device), y.to(device)), -1)
+    return torch.stack(torch.broadcast_tensors(x.to(device, kind), y.to(device, kind)), -1)
 
 
 @composition(aten.logaddexp.default)
