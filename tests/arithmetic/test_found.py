@@ -1,0 +1,86 @@
+"""What attacks have found, in their smallest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import boundlab as bl
+
+
+class Decided(nn.Module):
+    """A comparison of a constant that the model computes, and rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        a, b = torch.rand(3, generator=generator), torch.rand(3, generator=generator)
+        for name, value in (("a", a), ("b", b), ("c", a * b)):
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(self.a * self.b == self.c, x, -x)  # type: ignore[operator]
+
+
+class Placed(Decided):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, (self.a * self.b).argmax()][:, None]  # type: ignore[operator]
+
+
+MASK = torch.tensor([0.0, -torch.inf, 0.0])
+RANDOM = torch.rand(2, 3, generator=torch.Generator().manual_seed(1))
+HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "softplus, beta 3": (lambda x: F.softplus(x, beta=3.0), torch.linspace(-30, 5, 200)[None]),
+    "softplus, beta 0.1": (lambda x: F.softplus(x, beta=0.1), torch.linspace(-900, 5, 200)[None]),
+    "cosh, up to overflow": (torch.cosh, torch.linspace(80, 89.41, 400)[None]),
+    "average by a negative number": (
+        lambda x: F.avg_pool2d(x.reshape(-1, 1, 1, 3), 1, divisor_override=-4).flatten(1) + 1,
+        RANDOM,
+    ),
+    "maximum with whole numbers": (lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM),
+    "mask": (lambda x: torch.softmax(x + MASK, -1), RANDOM),
+    "clamp at a number": (lambda x: x.clamp(min=0.1), torch.zeros(1, 3)),
+    "added whole number": (lambda x: x - 5, RANDOM),
+    "negative factor": (lambda x: torch.sub(x, RANDOM, alpha=-0.3), RANDOM),
+}
+REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "a decided constant": (Decided().eval(), RANDOM),
+    "a place of constants": (Placed().eval(), RANDOM),
+    "a large whole number": (lambda x: x.clamp(min=16777217), torch.full((1, 1), 16777214.0)),
+    "a large buffer": (lambda x: torch.maximum(x, torch.tensor([16777217])), RANDOM),
+}
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown"])
+@pytest.mark.parametrize("name", HOLD)
+def test_values_lie_inside(name: str, method: str) -> None:
+    function, x = HOLD[name]
+    found = bl.capture(function, x).bounds(bl.Box(x, x), method=method, arithmetic="float32")
+    value = function(x).double()
+    unknown = torch.isneginf(found.lower) & torch.isposinf(found.upper)
+    assert (unknown | ((found.lower <= value) & (value <= found.upper))).all()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_told_is_refused(name: str) -> None:
+    function, x = REFUSED[name]
+    with pytest.raises(bl.UnsupportedOperator):
+        bl.capture(function, x).bounds(bl.Box(x, x), method="ibp", arithmetic="float32")
+
+
+def test_an_overflow_in_one_step_is_no_mask() -> None:
+    """exp(800) is beyond all numbers of double precision, and its logarithm is 800."""
+    x = torch.full((1, 1), 800.0, dtype=torch.float64)
+    net = bl.capture(lambda x: x.exp().clamp(max=1.0), x)
+    found = net.bounds(bl.Box(x, x), method="ibp", arithmetic="real")
+    assert torch.isneginf(found.lower).all() and torch.isposinf(found.upper).all()
+
+
+def test_maximum_with_whole_numbers_by_crown() -> None:
+    net = bl.capture(lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM)
+    found = net.bounds(bl.Linf(RANDOM, 0.1))
+    assert (found.lower <= torch.maximum(RANDOM, torch.tensor([1, 0, 2]))).all()
