@@ -116,9 +116,8 @@ def _pad(writer: Writer, node: fx.Node) -> Pair | fx.Node:
     x, widths = writer.pair(node.args[0]), writer.argument(node, "pad")
     number = writer.pair(writer.argument(node, "value") or 0)
     parts = zip(writer.nodes_of(x), number.parts, strict=True)
-    return Pair(
-        *[writer.call(aten.constant_pad_nd.default, part, widths, v or 0) for part, v in parts]
-    )
+    op = aten.constant_pad_nd.default
+    return Pair(*[writer.call_like(node, op, part, widths, v or 0) for part, v in parts])
 
 
 row(aten.cat, aten.stack)(linear_in("tensors"))

@@ -71,6 +71,13 @@ class Writer:
         node.meta = {**self.meta, "val": op(*values[0], **values[1])}
         return node
 
+    def call_like(self, result: fx.Node, op: Any, *args: Any) -> fx.Node:
+        """The same with real numbers in the shape of another node's value, for operators that fix
+        the batch size where they are called."""
+        node, value = self.program.graph.call_function(op, args), result.meta["val"]
+        node.meta = {**self.meta, "val": value.new_empty(value.shape, dtype=value.dtype.to_real())}
+        return node
+
     def constant(self, tensor: Tensor, like: fx.Node) -> fx.Node:
         """A new constant of the type and on the device of another node's value."""
         module = self.program.graph_module

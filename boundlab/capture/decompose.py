@@ -22,6 +22,7 @@ from torch.export.graph_signature import InputKind
 from boundlab.capture.complex_rows import find_row
 from boundlab.capture.complex_writer import is_complex
 from boundlab.capture.simplify import VIEWS
+from boundlab.capture.sparse import with_dense_factors
 from boundlab.compat.private import (
     OpOverload,
     any_free_size,
@@ -43,6 +44,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """A program in operators that have rules, as far as there are compositions and decompositions
     to write it so."""
+    with_dense_factors(program)
     program = _taken_apart(program, {**_recurrent(), **_compositions()})
     for op in sorted(_without_rules(program), key=str):
         with suppress(BoundlabError):

@@ -29,6 +29,7 @@ from boundlab.capture.faithful import gradients_if_possible, run_itself
 from boundlab.capture.fx_reader import free_symbols, read
 from boundlab.capture.outputs import returning_plain
 from boundlab.capture.simplify import simplify
+from boundlab.capture.sparse import SPARSE_WORDS, UNREGISTERED
 from boundlab.capture.values import Values
 from boundlab.compat.private import (
     any_free_size,
@@ -344,6 +345,8 @@ def _explain(error: Exception) -> str:
     innermost = traceback.extract_tb(error.__traceback__)[-1].name
     if innermost == DERIVATIVES_AT or any(trace in str(error) for trace in DERIVATIVES):
         return DERIVATIVES_INSIDE
+    if any(words in str(error) for words in SPARSE_WORDS):
+        return UNREGISTERED
     return f"the model runs, but torch.export cannot read it: {kind}: {text}."
 
 

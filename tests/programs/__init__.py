@@ -3,6 +3,7 @@
 from tests.programs import (
     algebra,
     attention,
+    compounds,
     control,
     flows,
     graphs,
@@ -17,6 +18,7 @@ from tests.programs.program import Program
 
 THEMES = (
     control, routing, flows, graphs, signals, order, losses, attention, norms, algebra, structures,
+    compounds,
 )  # fmt: skip
 PROGRAMS: dict[str, Program] = {}
 for theme in THEMES:
