@@ -380,12 +380,12 @@ def _untraced(derivatives: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def states_in_shape() -> AbstractContextManager[None]:
-    """What torch 2.6 decomposes an LSTM into has one dimension too many in its last states, if the
-    batch is not 1. Within this context it has not; torch 2.10 needs nothing.
+    """What torch 2.6 and 2.10 decompose an LSTM into has one dimension too many in its last
+    states, if the batch is not 1. Within this context it has not; torch 2.13 needs nothing.
 
     Without it models that return these states, or compute with them, would be refused there.
     """
-    if VERSION >= (2, 10):
+    if VERSION >= (2, 13):
         return nullcontext()
     return _replaced(_decompositions, "one_layer_lstm", _one_layer)
 
@@ -402,11 +402,11 @@ def _one_layer(*args: Any, **kwargs: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
 def trace_by(op: OpOverload, function: Callable[..., Any]) -> None:
     """Have torch trace an operator by a function that computes the same with other operators.
 
-    In torch 2.6 some operators (quantile) look at numbers of their arguments, which tracing does
-    not have. The program still has the operator; torch 2.10 needs nothing. Without it no quantiles
-    could be captured there.
+    In torch 2.6 and 2.10 some operators (quantile) look at numbers of their arguments, which
+    tracing does not have. The program still has the operator; torch 2.13 needs nothing. Without it
+    no quantiles could be captured there.
     """
-    if VERSION < (2, 10) and DispatchKey.CompositeImplicitAutograd not in op.py_kernels:
+    if VERSION < (2, 13) and DispatchKey.CompositeImplicitAutograd not in op.py_kernels:
         op.py_impl(DispatchKey.CompositeImplicitAutograd)(function)
 
 
