@@ -86,10 +86,14 @@ def halved(boxes: Boxes, count: int) -> Boxes:
         flat = score.gather(1, place) <= 0
         widest = (boxes.upper - boxes.lower).argmax(1, keepdim=True)
         place = torch.where(flat, widest, place)
-        low, up = boxes.lower.gather(1, place), boxes.upper.gather(1, place)
-        middle = low + (up - low) / 2
         rest = boxes.score.scatter(1, place, boxes.score.gather(1, place) / 2)
-        left = replace(boxes, upper=boxes.upper.scatter(1, place, middle), score=rest)
-        right = replace(boxes, lower=boxes.lower.scatter(1, place, middle), score=rest)
-        boxes = Boxes.join([left, right])
+        boxes = Boxes.join(list(halves(replace(boxes, score=rest), place)))
     return boxes
+
+
+def halves(boxes: Boxes, place: Tensor) -> tuple[Boxes, Boxes]:
+    """The lower and the upper half of boxes along a coordinate of each: (boxes, 1)."""
+    low, up = boxes.lower.gather(1, place), boxes.upper.gather(1, place)
+    middle = low + (up - low) / 2
+    left = replace(boxes, upper=boxes.upper.scatter(1, place, middle))
+    return left, replace(boxes, lower=boxes.lower.scatter(1, place, middle))

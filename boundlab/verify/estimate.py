@@ -25,12 +25,13 @@ Judge = Callable[[Boxes], Judgement]
 
 def tree_sizes(boxes: Boxes, judge: Judge, generator: torch.Generator, deadline: float) -> Tensor:
     """The number of descendants of each box as one descent has it: (boxes,). Infinite for those
-    that have not come to an end when the time is over."""
+    that have not come to an end when the time is over. judge: of boxes, what lines say of their
+    halves, first all the lower ones."""
     sizes = torch.zeros(len(boxes), dtype=torch.float64)
     weight, owner = torch.ones_like(sizes), torch.arange(len(boxes))
     while len(boxes) and time.monotonic() < deadline:
         sizes[owner] += 2 * weight
-        found = judge(halved(boxes, 1))
+        found = judge(boxes)
         left, right = found.undecided.reshape(2, -1)
         coin = torch.rand(len(left), generator=generator) < 0.5
         goes_right = right & (~left | coin)

@@ -21,12 +21,14 @@ from boundlab.verify.boxes import Boxes, Judgement, halved, judge
 from boundlab.verify.counts import Counts
 from boundlab.verify.estimate import mean_size, pays_to_split, tree_sizes, typical_size
 from boundlab.verify.lines import Lines
+from boundlab.verify.lookahead import Patience, looked_ahead
 from boundlab.verify.pool import Pool
 from boundlab.verify.query import Try
 
 METHODS = {"crown-ibp": 0.2, "forward+backward": 0.2, "forward+crown": 0.5, "crown": 0.5}
 """From cheap to tight, with the share of the time that each may take for the first boxes."""
-FORWARD_METHODS = {"forward+backward", "forward+crown"}
+CHEAP, TIGHT = "forward+backward", "forward+crown"
+FORWARD_METHODS = {CHEAP, TIGHT}
 SMALLEST, LARGEST = 16, 4096
 """How many children are bounded at once."""
 ROUND_SECONDS, ROUND_SHARE = 0.3, 0.05
@@ -81,9 +83,12 @@ class InputSplitting:
         movable = (first.upper > first.lower).sum(1).tolist()
         left_out = {"crown"} if max(movable, default=0) <= FORWARD else FORWARD_METHODS
         self.methods = [name for name in METHODS if name not in left_out]
-        self.method = method or self.methods[-1]
+        if method is not None:
+            self.methods = [method]
+        self.method = self.methods[-1]
         self.seconds_per_box = dict.fromkeys(METHODS, 0.0)
         self.batch = BatchSize(BATCH, SMALLEST, LARGEST, ROUND_SECONDS)
+        self.patience = Patience()
         self.next_comparison = -math.inf
         if method is not None:
             self.next_comparison = math.inf
@@ -192,8 +197,9 @@ class InputSplitting:
             dives = 2
         boxes = self.pool.draw(dives, self.generator)
 
-        def bounded(children: Boxes) -> Judgement:
+        def bounded(parents: Boxes) -> Judgement:
             nonlocal count
+            children = halved(self._looked_ahead(parents, method), 1)
             count += len(children)
             return self._judged(children, method)
 
@@ -232,11 +238,13 @@ class InputSplitting:
     def round(self) -> None:
         """Split the worst boxes and bound what they are split into."""
         parents = self.pool.pick(max(self.batch.size // 2, 1))
-        children = halved(parents, self.batch.size)
         start = time.monotonic()
         before = replace(self.counts)
         try:
             with until(self.deadline):
+                sighted = self._looked_ahead(parents, self.method)
+                looked = time.monotonic()
+                children = halved(sighted, self.batch.size)
                 left = self._bounded(children)
         except (MemoryLimit, TimeLimit):
             self.batch.shrink()
@@ -246,7 +254,19 @@ class InputSplitting:
         self.counts.split += len(parents)
         self.counts.opened += len(children)
         self.batch.follow(len(children), time.monotonic() - start)
+        self.patience.follow(looked - start, time.monotonic() - looked)
         self.pool.put(left)
+
+    def _looked_ahead(self, boxes: Boxes, method: str) -> Boxes:
+        """Boxes with scores by cheap bounds of their halves, where there are any that see what the
+        method sees: interval arithmetic does not."""
+        if method != TIGHT or CHEAP not in self.methods or self.patience.is_over:
+            return boxes
+
+        def bounds(parts: Boxes) -> Lines:
+            return self.bounder.lines(parts.lower, parts.upper, parts.clause, CHEAP)
+
+        return looked_ahead(boxes, bounds, self.patience.candidates)
 
     def _bounded_cases(self, boxes: Boxes) -> Boxes:
         """What is left of the first boxes, of which clauses of a case have about the same."""

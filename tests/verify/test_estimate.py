@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boundlab.verify.boxes import Boxes, Judgement
+from boundlab.verify.boxes import Boxes, Judgement, halved
 from boundlab.verify.estimate import mean_size, pays_to_split, tree_sizes, typical_size
 
 SMALL = 1 / 64
@@ -34,6 +34,10 @@ def judge(boxes: Boxes) -> Judgement:
     return Judgement(~undecided, torch.zeros_like(undecided), replace(boxes, score=boxes.score))
 
 
+def judge_halves(boxes: Boxes) -> Judgement:
+    return judge(halved(boxes, 1))
+
+
 def size_of_tree(low: float, up: float) -> int:
     """How many descendants there are, one by one."""
     found = 0
@@ -46,7 +50,7 @@ def size_of_tree(low: float, up: float) -> int:
 
 def test_mean_is_the_size() -> None:
     generator = torch.Generator().manual_seed(0)
-    found = tree_sizes(intervals(20000), judge, generator, time.monotonic() + 60)
+    found = tree_sizes(intervals(20000), judge_halves, generator, time.monotonic() + 60)
     size = size_of_tree(0.0, 1.0)
     assert size > 30 and abs(mean_size(found) - size) < 0.05 * size
     assert typical_size(found) < mean_size(found)
@@ -54,7 +58,7 @@ def test_mean_is_the_size() -> None:
 
 def test_nothing_ends_in_no_time() -> None:
     generator = torch.Generator().manual_seed(0)
-    found = tree_sizes(intervals(4), judge, generator, time.monotonic() - 1)
+    found = tree_sizes(intervals(4), judge_halves, generator, time.monotonic() - 1)
     assert mean_size(found) == math.inf and typical_size(found) == math.inf
 
 
