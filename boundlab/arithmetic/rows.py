@@ -221,12 +221,13 @@ class Pointwise(Row):
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
         error = value.abs() * (self.of_value * arithmetic.unit)
         error = error + (self.floor * arithmetic.smallest + self.of_one * arithmetic.unit)
-        if self.of_argument:
-            x = magnitude(call.leaves[0])
-            assert isinstance(x, Tensor)
-            error = error + x * (self.of_argument * arithmetic.unit)
-        # kernels may overflow a little before the exact value does
-        return torch.where(value.abs() < arithmetic.largest / 8, error, torch.inf)
+        x = magnitude(call.leaves[0])
+        largest = arithmetic.largest / 8  # kernels may overflow before the exact value does
+        if isinstance(x, Tensor):
+            if self.of_argument:
+                error = error + x * (self.of_argument * arithmetic.unit)
+            error = torch.where((x < largest) | torch.isinf(x), error, torch.inf)
+        return torch.where(value.abs() < largest, error, torch.inf)
 
     def range(self, call: Call) -> Range:
         if callable(self.limits):

@@ -321,8 +321,8 @@ rounds(aten.sinc, aten.lgamma, row=Pointwise(8, of_one=8))
 rounds(aten.digamma, row=Pointwise(32, of_one=32))
 rounds(aten.atan2, row=Pointwise(8))
 rounds(aten.hypot, row=Pointwise(8, limits=NOT_NEGATIVE))
-rounds(aten.pow.Scalar, row=Pointwise(8, limits=NOT_NEGATIVE))
-rounds(aten.pow.Tensor_Tensor, row=Pointwise(8))
+rounds(aten.pow.Scalar, row=Pointwise(10, limits=NOT_NEGATIVE))
+rounds(aten.pow.Tensor_Tensor, row=Pointwise(10))
 rounds(aten.fmod, row=Exact())
 rounds(softsign, row=Pointwise(6))
 rounds(tanhshrink, row=Pointwise(2, of_argument=8))
@@ -363,7 +363,7 @@ def _of_power(call: Call) -> Range:
     return NOT_NEGATIVE
 
 
-rounds(aten.pow.Tensor_Scalar, row=Pointwise(8, limits=_of_power))
+rounds(aten.pow.Tensor_Scalar, row=Pointwise(10, limits=_of_power))
 
 
 # -- derivations of their own ----------------------------------------------------------------------
