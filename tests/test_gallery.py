@@ -33,6 +33,7 @@ MAKER = maker()
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     matplotlib.use("agg")
+    plt.close("all")  # of other tests in this process
     with matplotlib.rc_context():
         yield
     plt.close("all")

@@ -224,7 +224,7 @@ def test_not_a_number_survives_the_file(
 ) -> None:
     odd = torch.tensor([math.nan, -math.inf, math.inf])
     monkeypatch.setattr(
-        bl.Net, "margins", lambda net, region, labels, method: odd.expand(len(labels), 3)
+        bl.Net, "margins", lambda net, region, labels, **_: odd.expand(len(labels), 3)
     )
     for resume in (False, True):
         found = certify_job(

@@ -222,7 +222,7 @@ def test_proved_and_falsified_is_an_alarm(
     """A method that proves everything, asked after the attack."""
     results = tmp_path / "results.json"
     certify_job(net, Job(IMAGES, LABELS, [0.1], [], valid=(0, 1)), results=results)
-    unsound = lambda net, region, labels, method: torch.ones(len(labels), 1)
+    unsound = lambda net, region, labels, **_: torch.ones(len(labels), 1)
     monkeypatch.setattr(bl.Net, "margins", unsound)
     job = Job(IMAGES, LABELS, [0.2], ["ibp"], valid=(0, 1))
     with pytest.raises(Contradiction, match=r"image \d is proved by ibp at radius 0.2 .* bug"):
@@ -234,7 +234,7 @@ def test_an_example_inside_a_smaller_ball_is_an_alarm(
 ) -> None:
     """Wrong proofs at a small radius, and an attack at a larger one that finds a point in both."""
 
-    def unsound(net: bl.Net, region: bl.Linf, labels: Tensor, method: str) -> Tensor:
+    def unsound(net: bl.Net, region: bl.Linf, labels: Tensor, **_: object) -> Tensor:
         return torch.full((len(labels), 1), 1.0 if float(region.eps) < 0.2 else -1.0)
 
     def near(model: nn.Module, region: bl.Linf, labels: Tensor, **kwargs: int) -> bl.Attack:
