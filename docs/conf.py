@@ -47,7 +47,8 @@ nitpick_ignore_regex = [
     # internal types that signatures name, with their module or, where that is not imported,
     # without; a role in a docstring that names anything else must lead somewhere
     (r"py:class", r"boundlab\..+"),
-    (r"py:class", r"Captured|Formula|IdentityForm|Mode|Network|Node|PerSample|(Window)?Transpose"),
+    (r"py:class", r"Arithmetic|Captured|Formula|IdentityForm|Mode|Network|Node|PerSample"),
+    (r"py:class", r"(Window)?Transpose"),
 ]
 smartquotes = False  # flags are --flags
 highlight_language = "text"  # of indented blocks
