@@ -42,6 +42,8 @@ def looked_ahead(boxes: Boxes, bounds: Bounds, candidates: int) -> Boxes:
     share = boxes.score / most.clamp(min=torch.finfo(most.dtype).tiny)
     movable = boxes.upper > boxes.lower
     count = min(candidates, int(movable.sum(1).amax()))
+    if not count:  # points, in which there is nothing to halve
+        return boxes
     place = torch.where(movable, share, -1.0).topk(count, 1).indices  # (boxes, candidates)
     split = [half for one in place.split(1, 1) for half in halves(boxes, one)]
     ends = Boxes.join([boxes, *split])

@@ -113,3 +113,13 @@ def test_fewer_domains_where_slopes_mislead() -> None:
         assert search.is_proved
         counts.append(search.counts.opened)
     assert 1 < counts[0] < counts[1], counts
+
+
+def test_points_have_nothing_to_halve() -> None:
+    x = torch.zeros(3, 2, dtype=torch.float64)
+    points = Boxes(x, x, torch.zeros(3, dtype=torch.int64), torch.zeros(3), torch.zeros(3, 2))
+
+    def bounds(_: Boxes) -> Lines:
+        raise AssertionError("nothing is looked at")
+
+    assert looked_ahead(points, bounds, 8) is points
