@@ -28,7 +28,8 @@ class Decided(nn.Module):
 
 class Placed(Decided):
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, (self.a * self.b).argmax()][:, None]  # type: ignore[operator]
+        place = (self.a * self.b).argmax().reshape(1)  # type: ignore[operator]
+        return x.index_select(1, place)
 
 
 MASK = torch.tensor([0.0, -torch.inf, 0.0])
