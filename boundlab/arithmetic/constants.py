@@ -52,6 +52,7 @@ class Constants:
             if found is None:
                 return value
             error = found
+        error = error.nan_to_num(torch.inf, torch.inf)  # nothing is known of what overflows
         if bool((error > 0).any()):
             self.errors[node.name] = error.expand(value.shape)
         return value

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from boundlab.arithmetic.guard import reached, rounded_off
-from boundlab.arithmetic.rounded import RoundedRule, shifted
+from boundlab.arithmetic.rounded import RoundedRule, magnitudes, shifted
 from boundlab.coefficients.coefficients import Coefficients
 from boundlab.coefficients.dense import inner
 from boundlab.graph.graph import Node
@@ -79,7 +79,7 @@ class ForwardBounds:
             zeros = torch.zeros(self.columns, *interval.shape, device=interval.device)
             self.lower[name] = torch.cat([zeros, interval.lower[None].to(zeros)])
             self.upper[name] = torch.cat([zeros, interval.upper[None].to(zeros)])
-            self.sizes[name] = interval.upper.to(zeros)
+            self.sizes[name] = magnitudes(interval).to(zeros)
         else:
             names = self.analysis.calls[name].names
             relaxation = self.analysis.relaxation(name)

@@ -32,6 +32,22 @@ class Placed(Decided):
         return x.index_select(1, place)
 
 
+class Cancelled(nn.Module):
+    """Factors that the model computes: exactly not below 0, executed below it for some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        a, b, c = torch.rand(3, 4096, generator=torch.Generator().manual_seed(0))
+        exact = a.double() * b.double() * c.double()
+        below = torch.nextafter(exact.float(), torch.zeros(4096))
+        below = torch.where(exact.float().double() < exact, exact.float(), below)
+        for name, value in (("a", a), ("b", b), ("c", c), ("below", below)):
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :1] * (self.a * self.b * self.c - self.below)  # type: ignore[operator]
+
+
 MASK = torch.tensor([0.0, -torch.inf, 0.0])
 RANDOM = torch.rand(2, 3, generator=torch.Generator().manual_seed(1))
 HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
@@ -45,6 +61,7 @@ HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "maximum with whole numbers": (lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM),
     "mask": (lambda x: torch.softmax(x + MASK, -1), RANDOM),
     "clamp at a number": (lambda x: x.clamp(min=0.1), torch.zeros(1, 3)),
+    "a factor that the model computes": (Cancelled().eval(), RANDOM),
     "added whole number": (lambda x: x - 5, RANDOM),
     "negative factor": (lambda x: torch.sub(x, RANDOM, alpha=-0.3), RANDOM),
 }
