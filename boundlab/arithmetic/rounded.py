@@ -188,7 +188,8 @@ class RoundedRule(Rule):
     def room(self, call: Call, relaxation: Relaxation) -> Tensor:
         """What a linear bound of the node leaves for rounding, for each of its elements."""
         size = self.size(call)
-        found = self._share(call, relaxation, [magnitudes(x) for x in call.inputs], size)
+        arguments = [magnitudes(x) for x in call.inputs]
+        found = self._share(call, self._all(call, relaxation, arguments, size))
         value = size
         if value is None:
             value = magnitudes(self.rule.interval(call))
@@ -204,17 +205,10 @@ class RoundedRule(Rule):
         size = None
         if isinstance(self.row, Sums) or _is_of_numbers(call):
             size = self.row.size(replace(call, leaves=_with(call, arguments)))
-        return self._share(call, relaxation, arguments, size)
+        return self._share(call, self._all(call, relaxation, arguments, size))
 
-    def _share(
-        self,
-        call: Call,
-        relaxation: Relaxation,
-        arguments: Sequence[Tensor],
-        terms: Tensor | None,
-    ) -> Tensor:
-        """The same from the magnitudes of the terms, as the row says them."""
-        size = self._all(call, relaxation, arguments, terms)
+    def _share(self, call: Call, size: Tensor) -> Tensor:
+        """gamma(n) S, from S."""
         inside = [_inside(call, shape) for shape in (size.shape, *(x.shape for x in call.inputs))]
         return gamma(STEPS + self.nodes + 2 * sum(inside), DOUBLE.unit) * size
 
@@ -225,7 +219,7 @@ class RoundedRule(Rule):
         arguments: Sequence[Tensor],
         terms: Tensor | None,
     ) -> Tensor:
-        """S: what a linear bound of the node adds up."""
+        """S: what a linear bound of the node adds up. terms: as the row says them."""
         if isinstance(relaxation, Lines):
             value = magnitudes(self.rule.interval(call))
             return size_of_lines(relaxation, arguments) + value + CURVED * sum(arguments)
