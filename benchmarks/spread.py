@@ -82,22 +82,24 @@ def per_minute(plan: Plan, run: Runner | None) -> tuple[float, list[str]]:
 def rates(instances: Sequence[Instance], rounds: int) -> None:
     """In turn, so that other work on the machine meets all ways alike."""
     found: dict[str, list[float]] = {}
-    verdicts = set()
+    verdicts: list[list[str]] = []
     for _ in range(rounds):
         for workers in (1, 2):
             plan = Plan(instances, FOLDER, Path(), workers, 1)
             rate, words = per_minute(plan, None)
             found.setdefault(f"--jobs {workers}", []).append(rate)
-            verdicts.add(tuple(words))
+            verdicts.append(words)
             with connected(LOCAL, workers) as pool:
                 list(pool.run(nothing, [(number,) for number in range(workers)]))
                 rate, words = per_minute(plan, RaySpread(pool))
             found.setdefault(f"--ray local --jobs {workers}", []).append(rate)
-            verdicts.add(tuple(words))
+            verdicts.append(words)
     for name, numbers in found.items():
         shown = ", ".join(f"{number:.1f}" for number in numbers)
         print(f"{name}: {shown} instances a minute", flush=True)
-    print(f"the same verdicts: {len(verdicts) == 1}", flush=True)
+    for instance, *words in zip(instances, *verdicts, strict=True):
+        if len(set(words)) > 1:
+            print(f"{instance.onnx} {instance.vnnlib}: {', '.join(words)}", flush=True)
 
 
 def hard(network: Path, prop: Path, timeout: float) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.arithmetic import interpolation
 from boundlab.arithmetic.arithmetic import Format, gamma
 from boundlab.arithmetic.rows import (
     ANYWHERE,
@@ -38,7 +39,9 @@ from boundlab.relaxations.interval import Interval
 from boundlab.rules.casts import cut_off
 from boundlab.rules.elementwise import softsign, tanhshrink
 from boundlab.rules.registry import SHAPE_ONLY, Call, aten, smooth_abs, within
+from boundlab.rules.replaced import nan_to_num_of_inputs
 from boundlab.rules.settings import each
+from boundlab.rules.softmax import softmax_of_numbers
 
 ROWS: dict[object, Row] = {}
 
@@ -83,7 +86,7 @@ rounds(
     aten.neg, aten.gather, aten.index, aten.index_select, aten.take, aten.take_along_dim,
     row=Exact(linear=True),
 )  # fmt: skip
-rounds(aten.where, within, row=Exact(linear=True))
+rounds(aten.where, within, aten.nan_to_num, nan_to_num_of_inputs, row=Exact(linear=True))
 rounds(
     aten.gt, aten.greater, aten.ge, aten.greater_equal, aten.lt, aten.less, aten.le,
     aten.less_equal, aten.eq, aten.ne, aten.signbit, aten.logical_and, aten.logical_or,
@@ -229,6 +232,22 @@ def _difference_of_magnitudes(x: Tensor, y: Tensor | float, alpha: float = 1) ->
     return aten.add(aten.mul(x.abs(), abs(alpha)), abs(y))
 
 
+def _differences_of_magnitudes(
+    x: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
+    """What n-th differences add up: neighbours, again and again."""
+    parts = [part.abs() for part in (prepend, x, append) if part is not None]
+    size = torch.cat(parts, dim)
+    for _ in range(min(n, size.shape[dim])):
+        count = size.shape[dim] - 1
+        size = size.narrow(dim, 0, count) + size.narrow(dim, 1, count)
+    return size
+
+
 def _no_number_is_negative(call: Call) -> bool:
     """Whether factors that are given as numbers are not negative."""
     return all(not isinstance(leaf, (int, float)) or leaf >= 0 for leaf in call.leaves)
@@ -281,6 +300,9 @@ rounds(
     aten.scatter_add, aten.index_put, aten.col2im,
     row=Sums(lambda call: math.prod(elements(call, 0)) + 1),
 )  # fmt: skip
+rounds(aten.diff, row=Sums(lambda call: call["n"], _differences_of_magnitudes))
+for resizing, row in interpolation.ROWS.items():
+    rounds(resizing, row=row)
 
 
 # -- functions of each element ---------------------------------------------------------------------
@@ -396,7 +418,7 @@ def _softmax(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
     return torch.where(torch.isneginf(x.upper), 0, error + 4 * arithmetic.smallest)
 
 
-rounds(aten._softmax, row=Derived(_softmax, limits=PROBABILITY))
+rounds(aten._softmax, softmax_of_numbers, row=Derived(_softmax, limits=PROBABILITY))
 
 
 def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
@@ -410,3 +432,30 @@ def _logsumexp(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
 
 
 rounds(aten.logsumexp, row=Derived(_logsumexp))
+
+
+def _remainder(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
+    """fmod is exact. Where its sign is not that of the divisor, the divisor is added to it: one
+    rounding of what is no larger than the divisor."""
+    divisor = magnitude(call["other"])
+    return torch.as_tensor(divisor, dtype=value.dtype) * arithmetic.unit + torch.zeros_like(value)
+
+
+rounds(aten.remainder, row=Derived(_remainder))
+
+
+def _rounded_quotient(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
+    """Division that rounds down takes the remainder off first, which is exact, and rounds the
+    quotient, which is within a rounding of a whole number, to the nearest one. That is the right
+    one where the format has halves; beyond that it is off by two roundings and one. Division that
+    rounds towards 0 takes the whole part of a rounded quotient, which may be the next number."""
+    if call["rounding_mode"] != "floor":
+        raise UnsupportedOperator(
+            f"{call.node}: the quotient is rounded before it is cut off, and may be that of the "
+            "next whole number; leave arithmetic=... out"
+        )
+    size = value.abs()
+    return torch.where(size * arithmetic.unit < 2.0**-3, 0.0, 4 * arithmetic.unit * size + 2)
+
+
+rounds(aten.div.Tensor_mode, row=Derived(_rounded_quotient))

@@ -10,6 +10,12 @@ from torch import Tensor
 from boundlab.verify.clip import clip
 from boundlab.verify.lines import Lines
 
+LEAST_SHARE = 0.01
+"""What a coordinate that no line depends on counts as beside the one that moves the lines most."""
+LOPSIDED = 64.0
+"""How many times narrower than another, of their first widths, a coordinate may become before it
+counts for less."""
+
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
@@ -55,21 +61,42 @@ class Judgement:
         return ~(self.proved | self.empty)
 
 
-def judge(boxes: Boxes, lines: Lines, clips: bool) -> Judgement:
+def judge(boxes: Boxes, lines: Lines, clips: bool, spans: Tensor) -> Judgement:
     """A box is proved if a line is positive on it, and empty if nothing of it is left where all
-    lines are at most 0. clips: whether boxes are shrunk to where they are."""
+    lines are at most 0. clips: whether boxes are shrunk to where they are. spans (domains, in): the
+    widths of the boxes that they are parts of."""
     proved = (lines.least(boxes.lower, boxes.upper) > 0).any(1)
     empty = torch.zeros_like(proved)
     if clips:
         lower, upper, empty = clip(lines.a, lines.b, boxes.lower, boxes.upper)
         boxes = replace(boxes, lower=lower, upper=upper)
-    width = boxes.upper - boxes.lower
     judged = replace(
         boxes,
         bound=torch.maximum(boxes.bound, lines.least(boxes.lower, boxes.upper).amax(1)),
-        score=(lines.a.abs().sum(1) * width).nan_to_num(0.0, 0.0, 0.0),
+        score=scores(lines, boxes.upper - boxes.lower, spans),
     )
     return Judgement(proved, empty & ~proved, judged)
+
+
+def scores(lines: Lines, widths: Tensor, spans: Tensor) -> Tensor:
+    """How much splitting each coordinate would do: (domains, in).
+
+    A coordinate counts by how far it moves the lines over its width. Relaxations may depend on one
+    that moves no line: the best line below x^2 + sin(4 x) over [-2, 2] is flat. So each counts a
+    little by its width, and less once it was halved far more often than another: every coordinate
+    that moves has its turn.
+    """
+    moved = (lines.a.abs().sum(1) * widths).nan_to_num(0.0, 0.0, 0.0)
+    wide = (widths / spans).nan_to_num(0.0, 0.0, 0.0)
+    share, rest = (part / _most(part) for part in (moved, wide))
+    return (share + LEAST_SHARE * rest) * (LOPSIDED * rest).clamp(max=1.0)
+
+
+def _most(part: Tensor) -> Tensor:
+    """The largest of each row, or the smallest number."""
+    if not part.shape[1]:
+        return torch.ones(len(part), 1)
+    return part.amax(1, keepdim=True).clamp(min=torch.finfo(part.dtype).tiny)
 
 
 def halved(boxes: Boxes, count: int) -> Boxes:
@@ -82,10 +109,6 @@ def halved(boxes: Boxes, count: int) -> Boxes:
         movable = boxes.upper > boxes.lower
         score = torch.where(movable, boxes.score, -1.0)
         place = score.argmax(1, keepdim=True)
-        # nothing matters: halve what is widest
-        flat = score.gather(1, place) <= 0
-        widest = (boxes.upper - boxes.lower).argmax(1, keepdim=True)
-        place = torch.where(flat, widest, place)
         rest = boxes.score.scatter(1, place, boxes.score.gather(1, place) / 2)
         boxes = Boxes.join(list(halves(replace(boxes, score=rest), place)))
     return boxes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from boundlab.errors import BoundlabError, MemoryLimit, TimeLimit, UnsupportedOperator
 from boundlab.methods.deadline import until
@@ -79,6 +80,7 @@ class InputSplitting:
         self.try_points = try_points
         self.deadline = deadline
         self.clips = clips
+        self.spans = _spans(first)
         self.counts = Counts(opened=len(first))
         movable = (first.upper > first.lower).sum(1).tolist()
         left_out = {"crown"} if max(movable, default=0) <= FORWARD else FORWARD_METHODS
@@ -213,7 +215,10 @@ class InputSplitting:
 
     def _judged(self, boxes: Boxes, method: str) -> Judgement:
         ends = boxes.lower, boxes.upper, boxes.clause
-        return judge(boxes, self.bounder.lines(*ends, method), self.clips)
+        return self._judge(boxes, self.bounder.lines(*ends, method))
+
+    def _judge(self, boxes: Boxes, lines: Lines) -> Judgement:
+        return judge(boxes, lines, self.clips, self.spans[boxes.clause])
 
     def _locally_best(self, seconds: float) -> str:
         """The method that raises the bounds of the worst boxes furthest in the same time; the
@@ -284,7 +289,7 @@ class InputSplitting:
 
     def _undecided(self, boxes: Boxes, lines: Lines) -> Boxes:
         """Boxes that their lines do not prove, clipped by them; what is decided is counted."""
-        found = judge(boxes, lines, self.clips)
+        found = self._judge(boxes, lines)
         self.counts.proved += int(found.proved.sum())
         self.counts.empty += int(found.empty.sum())
         # a proof that the model itself contradicts is none
@@ -299,3 +304,11 @@ class InputSplitting:
             values = lines.least(boxes.lower, boxes.upper)
             corners = lines.minimiser(values.argmax(1), boxes.lower, boxes.upper)
             self.found = self.found or self.try_points(corners, boxes.clause)
+
+
+def _spans(first: Boxes) -> Tensor:
+    """The widths of the first box of each clause: (clauses, in)."""
+    count = int(first.clause.amax()) + 1 if len(first) else 0
+    spans = torch.zeros(count, first.lower.shape[1], dtype=first.lower.dtype)
+    spans[first.clause] = first.upper - first.lower
+    return spans

@@ -187,11 +187,11 @@ class Portfolio:
     def ways(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """How to search: splits of inputs where few move; of neurons first where many do; tighter
         intervals, again and again while they raise the bound faster than splits do; a solver.
-        Splits that expect to end are alone."""
+        Splits that expect to end are alone, and so are those of inputs once others lag behind."""
         inputs = ("input splitting", self.split_inputs)
         if self.query.movable <= FEW_INPUTS:
             yield inputs
-            if self.inputs.expected_seconds <= PATIENCE * self.seconds_left:
+            if self.inputs.expected_seconds <= PATIENCE * self.seconds_left or self.neurons_lag:
                 return
         if self.neurons is None:
             yield "alpha-crown", self.optimise
@@ -211,6 +211,16 @@ class Portfolio:
             yield "milp", self.solve
         if FEW_INPUTS < self.query.movable <= MANY_INPUTS:
             yield inputs
+
+    @property
+    def neurons_lag(self) -> bool:
+        """Whether splits of neurons had their turn, proved nothing, and are farther from a proof
+        than splits of inputs, by their bound and by when they expect to end."""
+        neurons, inputs = self.neurons, self.inputs
+        if neurons is None or neurons.counts.proved or inputs.is_stuck:
+            return False
+        behind = neurons.bound < inputs.pool.bound
+        return behind and neurons.expected_seconds >= inputs.expected_seconds
 
     @property
     def is_stuck(self) -> bool:

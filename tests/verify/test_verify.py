@@ -188,3 +188,18 @@ def test_neuron_splitting_tries_the_corners_of_its_lines() -> None:
     search.begin(torch.arange(1))
     search.run()
     assert search.found and not search.is_proved
+
+
+class Flat(nn.Module):
+    """The best line below x1^2 + sin(4 x1) over [-2, 2] is flat."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = 2 * x[:, 0] + x[:, 1].square() + torch.sin(4 * x[:, 1])
+        return found.unsqueeze(1)
+
+
+def test_inputs_that_move_no_line_are_halved_too() -> None:
+    """By slopes alone x0 is halved for ever."""
+    region = bl.Box(torch.tensor([[0.0, -2.0]]), torch.tensor([[1.0, 2.0]]))
+    prop = bl.Property(region, lambda y: y[:, 0] > -0.9)
+    assert searched(Flat(), prop, seconds=20.0).is_proved
