@@ -18,7 +18,7 @@ from boundlab.arithmetic.double import check_whole, in_double
 from boundlab.arithmetic.rounded import RoundedRule, magnitudes
 from boundlab.arithmetic.table import COUNTED, SOURCES
 from boundlab.errors import UnsupportedOperator
-from boundlab.graph.graph import Node, Ref
+from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.registry import SHAPE_ONLY, Call, find_rule
 
@@ -34,14 +34,18 @@ class Constants:
 
     def evaluate(self, node: Node, values: Callable[[str], Any]) -> Any:
         """The value of a node whose arguments are constants; notes how far it may be off."""
-        value = in_double(node.call(*node.arguments(values)))
+        value = node.call(*node.arguments(values))
+        if _is_of_default_type(value) and not _is_exact(node):
+            values = _numbers_of(values)
+            value = node.call(*node.arguments(values))
+        value = in_double(value)
         self._check(node, value)
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             return value
         if _is_exact(node):
             return value
         call = Call.of(node, self._known(values))
-        rule = RoundedRule.of(node, find_rule(node), self.arithmetic, self.nodes)
+        rule = self._rule(node)
         if call.positions:
             interval = rule.interval(call)
             value = interval.centre
@@ -56,6 +60,17 @@ class Constants:
         if bool((error > 0).any()):
             self.errors[node.name] = error.expand(value.shape)
         return value
+
+    def _rule(self, node: Node) -> RoundedRule:
+        try:
+            rule = find_rule(node)
+        except UnsupportedOperator:
+            raise UnsupportedOperator(
+                f"{node}: nothing is known of what the operator {op_name(node.op)} rounds, which "
+                "computes a constant of the model; compute it beforehand, or leave arithmetic=... "
+                "out"
+            ) from None
+        return RoundedRule.of(node, rule, self.arithmetic, self.nodes)
 
     def _check(self, node: Node, value: Any) -> None:
         """Refuse what a rounding error may have decided: a comparison, a place or a whole number
@@ -87,6 +102,26 @@ class Constants:
             return {}
         named = ((place, _name(ref)) for place, ref in enumerate(call.refs))
         return {place: self.errors[name] for place, name in named if name in self.errors}
+
+
+def _is_of_default_type(value: Any) -> bool:
+    """Whether a value was computed in another type than double precision: of whole numbers, which
+    torch takes for numbers of its default type."""
+    if not isinstance(value, Tensor):
+        return False
+    return value.is_floating_point() and value.dtype != DOUBLE.dtype
+
+
+def _numbers_of(values: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Whole numbers as numbers of double precision."""
+
+    def lookup(name: str) -> Any:
+        value = values(name)
+        if isinstance(value, Tensor) and not value.is_floating_point():
+            return value.to(DOUBLE.dtype)
+        return value
+
+    return lookup
 
 
 def _name(ref: object) -> str:

@@ -9,8 +9,9 @@ the weights along a dimension add up to at most 2 and 3. So the result moves by 
 
     5/2 * 7 u R m
 
-for each dimension. Weights of 4 taps are polynomials of t whose terms add up to at most 36, which
-Horner's scheme evaluates with an error of 216 u; products and sums are rounded as usual.
+for each dimension, and by 5/2 d m for a place that is off by d for other reasons. Weights of 4 taps
+are polynomials of t whose terms add up to at most 36, which Horner's scheme evaluates with an error
+of 216 u; products and sums are rounded as usual.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from boundlab.rules.warps import BICUBIC
 
 NEAREST = 1
 """torch's number for the mode of grid_sampler."""
+OF_MOVES = 2.5
 OF_PLACE = 18
-"""Roundings of a place, for each of R and relative to m."""
+"""How far the result moves with a place; roundings of a place, for each of R: both times m."""
 FARTHEST = 2.0**60
 """The coordinate that stands for those that are farther away, or no numbers."""
 
@@ -90,18 +92,13 @@ def _of_warp(call: Call) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Warped(Sums):
-    """The row of ``grid_sampler``: of a grid that is given, not computed."""
+    """The row of ``grid_sampler``."""
 
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
         if call["interpolation_mode"] == NEAREST:
             raise UnsupportedOperator(
                 f"{call.node}: which pixel is nearest to a place is rounded; leave arithmetic=... "
                 "out"
-            )
-        if call.errors:
-            raise UnsupportedOperator(
-                f"{call.node}: its grid is computed by the model, and rounded; with arithmetic=... "
-                "a grid must be given as a constant"
             )
         return super().error(call, value, size, arithmetic)
 
@@ -112,6 +109,15 @@ class Warped(Sums):
         places = call["grid"].shape[1:-1]
         m = largest.reshape(*largest.shape, *[1] * len(places)) * _of_grid(call).most ** 2
         return m.expand(*largest.shape, *places)
+
+    def moved(self, call: Call) -> Tensor | None:
+        """By a coordinate of the grid that is off by e, a place moves by e n / 2."""
+        if not call.errors:
+            return None
+        (error,) = call.errors.values()  # of the grid: the images are perturbed
+        sizes = torch.tensor(elements(call, 0)[:1:-1], dtype=error.dtype)
+        places = (error * (sizes / 2)).sum(-1)
+        return OF_MOVES * self.size(call) * places.unsqueeze(1)
 
 
 ROWS: dict[Operator, Row] = {

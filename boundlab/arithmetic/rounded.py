@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from boundlab.arithmetic.arithmetic import DOUBLE, FLOOR, Arithmetic, gamma
-from boundlab.arithmetic.rows import Row, Sums, magnitude, moved_by_errors
+from boundlab.arithmetic.rows import Exact, Row, Sums, magnitude
 from boundlab.arithmetic.table import find_row
 from boundlab.coefficients.window import Window
 from boundlab.errors import UnsupportedOperator
@@ -43,6 +43,7 @@ from boundlab.relaxations.relaxation import (
     Terms,
 )
 from boundlab.rules.facts import UNKNOWN, Facts
+from boundlab.rules.lookups import Picked
 from boundlab.rules.rectifiers import Rectified
 from boundlab.rules.registry import Call, Rule, SlopeFamily
 
@@ -65,12 +66,14 @@ class RoundedRule(Rule):
     kind: str = "relaxed"
     uses_result: bool = False
     facts: Facts = UNKNOWN
+    exact: bool = False
 
     @staticmethod
     def of(node: Node, rule: Rule, arithmetic: Arithmetic, nodes: int) -> RoundedRule:
         """The rule of a node with room; an error that names the operator if it has no row."""
         row = find_row(node)
-        return RoundedRule(rule, row, arithmetic, nodes, rule.kind, rule.uses_result, rule.facts)
+        about = (rule.kind, rule.uses_result, rule.facts)
+        return RoundedRule(rule, row, arithmetic, nodes, *about, exact=isinstance(row, Exact))
 
     def nonlinear(self, call: Call) -> bool:
         return self.rule.nonlinear(call)
@@ -91,6 +94,11 @@ class RoundedRule(Rule):
         if not found.dtype.is_floating_point:
             self._moved(call, None)  # refuses constants that are off
             return found
+        if found.dtype != DOUBLE.dtype:  # all that was a floating-point number is in double
+            raise UnsupportedOperator(
+                f"{call.node}: it makes numbers of torch's default type of whole numbers or truth "
+                "values that are perturbed; with arithmetic=... convert them first: .to(x.dtype)"
+            )
         lower, upper = found.lower, found.upper
         size = self.size(call)
         below = above = self.error(call, lower, size)
@@ -143,10 +151,7 @@ class RoundedRule(Rule):
                 f"{call.node}: one of its constants is computed by the model, and rounded; with "
                 "arithmetic=... only sums and products may read such constants"
             )
-        if isinstance(self.row, Sums):
-            moved = moved_by_errors(call, self.row.absolute)
-        else:
-            moved = moved_by_errors(call)
+        moved = self.row.moved(call)
         assert moved is not None
         return moved + gamma(64, DOUBLE.unit) * size  # of a difference
 
@@ -220,11 +225,15 @@ class RoundedRule(Rule):
         terms: Tensor | None,
     ) -> Tensor:
         """S: what a linear bound of the node adds up. terms: as the row says them."""
+        if isinstance(relaxation, Rounded):
+            relaxation = relaxation.body
         if isinstance(relaxation, Lines):
             value = magnitudes(self.rule.interval(call))
             return size_of_lines(relaxation, arguments) + value + CURVED * sum(arguments)
         if isinstance(relaxation, Planes):
             return size_of_planes(relaxation, arguments) + magnitudes(self.rule.interval(call))
+        if isinstance(relaxation, Picked):
+            return size_of_picked(relaxation, arguments) + magnitudes(self.rule.interval(call))
         if terms is None:
             raise UnsupportedOperator(
                 f"{call.node}: what its relaxation rounds is not known; leave arithmetic=... out"
@@ -285,6 +294,14 @@ def size_of_planes(planes: Planes, arguments: Sequence[Tensor]) -> Tensor:
         for dim in planes.kept:
             part = part.unsqueeze(dim)
         total = total + part
+    return total
+
+
+def size_of_picked(picked: Picked, arguments: Sequence[Tensor]) -> Tensor:
+    """The same for entries of a table."""
+    total = torch.maximum(picked.lower.abs(), picked.upper.abs())
+    if picked.entries is not None:
+        total = total + picked.entries.function(arguments[0])
     return total
 
 

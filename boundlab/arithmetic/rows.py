@@ -59,6 +59,11 @@ class Row(ABC):
         arguments; None for others."""
         return None
 
+    def moved(self, call: Call) -> Tensor | None:
+        """How far the result moves by what its constants are off, for operators that have a size;
+        None if all are exact."""
+        return moved_by_errors(call)
+
 
 def magnitude(leaf: object, error: Tensor | None = None) -> object:
     """The largest absolute value that an argument may have: of intervals, tensors and numbers;
@@ -169,6 +174,9 @@ class Sums(Row):
 
     def size(self, call: Call) -> Tensor:
         return of_magnitudes(call, self.absolute)
+
+    def moved(self, call: Call) -> Tensor | None:
+        return moved_by_errors(call, self.absolute)
 
 
 def _is_not_negative(leaf: object) -> bool:

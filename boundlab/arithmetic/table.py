@@ -143,6 +143,7 @@ SOURCES = frozenset(
         aten.eye.m,
         aten.empty.memory_format,
         aten.scalar_tensor.default,
+        aten.to_dense.default,
     )
 )
 """Operators that make constants, exactly."""

@@ -51,8 +51,11 @@ def with_cases(rule: Rule, call: Call, found: Interval) -> Interval:
 
 
 def _acts_on_elements(rule: Rule, call: Call) -> bool:
-    """Whether each element of the result depends on the same element of the perturbed arguments
-    alone: what torch calls pointwise, and picks from a constant row of numbers."""
+    """Whether each element of the result is a function of the same element of the perturbed
+    arguments alone: what torch calls pointwise, and picks from a constant row of numbers; not of
+    what rounding adds as well."""
+    if not rule.exact:
+        return False
     if isinstance(rule, Lookup):
         return 0 not in call.positions and len(call["self"].shape) == 1
     op = call.node.op

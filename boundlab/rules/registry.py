@@ -184,6 +184,8 @@ class Rule(ABC):
     norm is known."""
     facts: Facts = UNKNOWN
     """What is known of the operator where it is affine."""
+    exact: bool = True
+    """Whether results count as exact: those with room for what a machine rounds do not."""
 
     @abstractmethod
     def interval(self, call: Call) -> Interval:

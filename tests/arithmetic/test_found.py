@@ -59,6 +59,7 @@ HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
         RANDOM,
     ),
     "maximum with whole numbers": (lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM),
+    "shares of whole numbers": (lambda x: x - torch.arange(1, 4) / 3, RANDOM),
     "mask": (lambda x: torch.softmax(x + MASK, -1), RANDOM),
     "clamp at a number": (lambda x: x.clamp(min=0.1), torch.zeros(1, 3)),
     "a factor that the model computes": (Cancelled().eval(), RANDOM),
@@ -69,6 +70,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "a decided constant": (Decided().eval(), RANDOM),
     "a place of constants": (Placed().eval(), RANDOM),
     "a large whole number": (lambda x: x.clamp(min=16777217), torch.full((1, 1), 16777214.0)),
+    "whole numbers of the default type": (lambda x: torch.bucketize(x, RANDOM[0]) * 0.1, RANDOM),
     "a large buffer": (lambda x: torch.maximum(x, torch.tensor([16777217])), RANDOM),
 }
 
@@ -102,3 +104,41 @@ def test_maximum_with_whole_numbers_by_crown() -> None:
     net = bl.capture(lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM)
     found = net.bounds(bl.Linf(RANDOM, 0.1))
     assert (found.lower <= torch.maximum(RANDOM, torch.tensor([1, 0, 2]))).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "crown"])
+def test_functions_of_whole_numbers_are_rounded(method: str) -> None:
+    """What they are for each case of the number was taken for what a machine computes."""
+
+    def tenths(x: Tensor) -> Tensor:
+        return torch.bucketize(x, torch.arange(40.0)) * torch.full((39,), 0.1)
+
+    x = torch.arange(39.0)[None] + 0.5
+    found = bl.capture(tenths, x).bounds(bl.Linf(x, 0.75), method=method, arithmetic="float32")
+    for moved in (x - 0.75, x, x + 0.75):
+        value = tenths(moved).double()
+        assert ((found.lower <= value) & (value <= found.upper)).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "forward", "crown"])
+def test_entries_that_a_perturbed_index_picks(method: str) -> None:
+    table = torch.rand(5, generator=torch.Generator().manual_seed(0))
+
+    def scaled(x: Tensor) -> Tensor:
+        return x * table[torch.bucketize(x, torch.tensor([-0.5, 0.0, 0.4, 0.7]))] + 0.3 * x
+
+    found = bl.capture(scaled, RANDOM).bounds(
+        bl.Linf(RANDOM, 0.2), method=method, arithmetic="float32"
+    )
+    for moved in (RANDOM, *bl.Linf(RANDOM, 0.2).sample().split(2)):
+        value = scaled(moved).double()
+        assert ((found.lower <= value) & (value <= found.upper)).all()
+
+
+def test_constants_of_whole_numbers_are_computed_in_double_precision() -> None:
+    """In torch's default type a third is off by 1e-8, which real arithmetic is not."""
+    net = bl.capture(lambda x: x - torch.arange(1, 4) / 3, RANDOM)
+    found = net.bounds(bl.Box(RANDOM, RANDOM), method="ibp", arithmetic="real")
+    exact = RANDOM.double() - torch.arange(1, 4).double() / 3
+    assert ((found.lower <= exact) & (exact <= found.upper)).all()
+    assert float(found.width.max()) < 1e-12
