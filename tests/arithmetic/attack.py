@@ -2,6 +2,7 @@
 
 python -m tests.arithmetic.attack --count 20 --seed 0    every operator, in boxes of several sizes
 python -m tests.arithmetic.attack --networks             every node of all networks of the tests
+python -m tests.arithmetic.attack --compiled             executed as torch.compile makes them too
 
 Executed values are compared with bounds as they are, in double precision. ``--plain`` attacks the
 bounds that take rounding for nothing, to show what the attack finds.
@@ -82,14 +83,20 @@ def attack(
     count: int,
     seed: int,
     batched: bool = True,
+    compiled: bool = False,
 ) -> None:
     """Attack the bounds of every method with the same executions."""
     generator = torch.Generator().manual_seed(seed)
+    models = [model]
+    if compiled:
+        torch.compiler.reset()
+        models.append(torch.compile(model))
     low: Tensor | None = None
     high: Tensor | None = None
     with torch.no_grad():
         for x in points(region, count, generator):
-            for y in executions(model, x, batched):
+            executed = (executions(one, x, batched) for one in models)
+            for y in itertools.chain.from_iterable(executed):
                 value = y.double()
                 low = value if low is None else torch.minimum(low, value)
                 high = value if high is None else torch.maximum(high, value)
@@ -112,7 +119,13 @@ def regions(case: OperatorCase, generator: torch.Generator, dtype: torch.dtype) 
 
 
 def attack_case(
-    name: str, counts: Counts, arithmetic: str | None, count: int, seed: int, dtype: torch.dtype
+    name: str,
+    counts: Counts,
+    arithmetic: str | None,
+    count: int,
+    seed: int,
+    dtype: torch.dtype,
+    compiled: bool = False,
 ) -> None:
     """Attack the bounds of one operator."""
     case = CASES[name]
@@ -140,11 +153,17 @@ def attack_case(
                 y = y[0]
             return y
 
-        attack(name, first, region, ask, counts, count, seed, case.batched and not case.alone)
+        batched = case.batched and not case.alone
+        attack(name, first, region, ask, counts, count, seed, batched, compiled)
 
 
 def attack_network(
-    name: str, counts: Counts, arithmetic: str | None, count: int, seed: int
+    name: str,
+    counts: Counts,
+    arithmetic: str | None,
+    count: int,
+    seed: int,
+    compiled: bool = False,
 ) -> None:
     """Attack the bounds of every node of a network, executed node by node and as a whole, whose
     inputs all move."""
@@ -155,7 +174,10 @@ def attack_network(
     for radius in (1e-6, 1e-2):
         boxes = [box(x, radius, -math.inf, math.inf) for x in inputs]
         drawn = [list(points(region, count, generator)) for region in boxes]
-        orders = [permuted(model, generator) for _ in range(4)]
+        orders: list[Callable[..., object]] = [permuted(model, generator) for _ in range(4)]
+        if compiled:
+            torch.compiler.reset()
+            orders.append(torch.compile(model))
         low, high = ranges(net, list(zip(*drawn, strict=True)), orders)
         for method in METHODS[:-1]:
             try:
@@ -192,7 +214,7 @@ def permuted(model: nn.Module, generator: torch.Generator) -> nn.Module:
 
 
 def ranges(
-    net: bl.Net, members: list[tuple[Tensor, ...]], orders: list[nn.Module]
+    net: bl.Net, members: list[tuple[Tensor, ...]], orders: list[Callable[..., object]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The least and the largest values of every floating-point node that were executed; of outputs
     by the model with its sums in other orders too."""
@@ -239,6 +261,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--arithmetic", default="float32")
     parser.add_argument("--networks", action="store_true", help="all networks of the tests instead")
+    parser.add_argument("--compiled", action="store_true", help="by torch.compile too: slow")
     options = parser.parse_args()
     counts = Counts()
     arithmetic = None if options.plain else options.arithmetic
@@ -246,9 +269,11 @@ def main() -> None:
     for name in options.only or (NETWORKS if options.networks else CASES):
         try:
             if options.networks:
-                attack_network(name, counts, arithmetic, options.count, options.seed)
+                about = (options.count, options.seed, options.compiled)
+                attack_network(name, counts, arithmetic, *about)
             else:
-                attack_case(name, counts, arithmetic, options.count, options.seed, dtype)
+                about = (options.count, options.seed, dtype, options.compiled)
+                attack_case(name, counts, arithmetic, *about)
         except BoundlabError as error:
             counts.refused[name] = f"{type(error).__name__}: {error}"[:300]
         except Exception as error:
@@ -257,8 +282,9 @@ def main() -> None:
     for key, worst in sorted(counts.worst.items(), key=lambda item: -item[1]):
         print(f"  {key}: by {worst:.3e}")
     print(f"refused: {len(counts.refused)}")
-    for key, reason in counts.refused.items():
-        print(f"  {key}: {reason}")
+    for reason in dict.fromkeys(counts.refused.values()):
+        keys = [key for key, other in counts.refused.items() if other == reason]
+        print(f"  {keys[0]} and {len(keys) - 1} more: {reason}")
 
 
 if __name__ == "__main__":

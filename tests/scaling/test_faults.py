@@ -86,19 +86,21 @@ def write_files(folder: Path) -> None:
     write_property(folder, LARGEST + 1e-3, "unsat.vnnlib")
     write_property(folder, 1e6, "three.vnnlib")
     (folder / "nonsense.vnnlib").write_text("(assert")
-    wide = np.ones((2, 12000), np.float32)
+    wide = np.ones((2, 16000), np.float32)  # its outer product takes 1 GB
     nodes = [
         node("MatMul", ["x", "a"], ["h"]),
         node("Tanh", ["h"], ["t"]),
         node("Reshape", ["t", "column"], ["c"]),
         node("Reshape", ["t", "row"], ["r"]),
         node("MatMul", ["c", "r"], ["m"]),
-        node("ReduceSum", ["m", "axes"], ["y"], keepdims=1),
+        node("Mul", ["m", "m"], ["p"]),
+        node("Add", ["m", "p"], ["s"]),  # three such at once
+        node("ReduceSum", ["s", "axes"], ["y"], keepdims=1),
     ]
     constants = {
         "a": wide,
-        "column": np.array([-1, 12000, 1]),
-        "row": np.array([-1, 1, 12000]),
+        "column": np.array([-1, 16000, 1]),
+        "row": np.array([-1, 1, 16000]),
         "axes": np.array([1, 2]),
     }
     written(model(nodes, {"x": ("n", 2)}, ["y"], constants), folder, "hungry.onnx")
