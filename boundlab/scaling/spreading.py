@@ -3,7 +3,8 @@ each of them is a property of its own.
 
 Boxes are closed and cut at a number between their ends, so that the two halves cover the whole: a
 property holds if and only if it holds on all of them. Which input is cut decides how long that
-takes, and nothing else.
+takes, and nothing else. Where few inputs move, the open boxes of one search are shipped instead
+(boundlab/scaling/shipping.py).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from boundlab.attacks import Attack
-from boundlab.attacks.attack import has_one_sample
-from boundlab.attacks.targets import Model, Target
+from boundlab.attacks.targets import Model
 from boundlab.defaults import TIMEOUT
 from boundlab.errors import ArgumentError
 from boundlab.regions import Box, Region
 from boundlab.scaling.ray_pool import LOCAL, Calls, Ended, Pool, connected, import_ray
+from boundlab.scaling.shipping import ShippedBoxes, replayed, target_of
 from boundlab.specs.property import Property
 from boundlab.verify.portfolio import Portfolio, as_module
 from boundlab.verify.verdict import HOLDS, UNKNOWN, VIOLATED, Stage, Verdict
@@ -80,11 +81,17 @@ def verify_spread(
     begun = time.monotonic()
     module = as_module(model)
     boxes = any(region.is_box for region in prop.regions)
-    alone = verified(module, prop, min(ALONE, timeout) if boxes else timeout)
+    first = Portfolio(module, prop, begun + (min(ALONE, timeout) if boxes else timeout))
+    first.run()
+    alone = first.verdict()
     if alone.status != UNKNOWN or not boxes or time.monotonic() > begun + timeout:
         return alone
     with connected(ray, workers) as pool:
-        search = SpreadSearch(module, prop, begun + timeout, pool)
+        search: SpreadSearch | ShippedBoxes
+        if first.left is not None:
+            search = ShippedBoxes(module, prop, begun + timeout, pool, first.left)
+        else:
+            search = SpreadSearch(module, prop, begun + timeout, pool)
         search.run(pool)
     status = UNKNOWN
     if search.found is not None:
@@ -176,23 +183,15 @@ class SpreadSearch:
             self.proved += 1
             self.least = min(self.least, verdict.bound)
             return
-        if verdict.counterexample is not None and self._is_one(verdict.counterexample):
+        if verdict.counterexample is not None:
+            self.found = replayed(self.model, self.prop, verdict.counterexample)
+        if self.found is not None:
             return
         piece = replace(piece, bound=verdict.bound)
         if verdict.counterexample is None and piece.can_be_cut:
             self._cut(piece)
         else:
             self.left.append(piece)
-
-    @torch.no_grad()
-    def _is_one(self, found: Attack) -> bool:
-        """Whether a counterexample is one of the whole property, as the model here has it."""
-        x = found.inputs
-        outputs = _target(self.model, x)(x)
-        if not bool(self.prop.violated(x, outputs).all()):
-            return False
-        self.found = Attack(x, outputs, torch.tensor([True]), found.margin)
-        return True
 
     def _cut_next(self) -> bool:
         """Cut the first box that can be cut; those that cannot go behind the others."""
@@ -234,7 +233,7 @@ def influence(model: nn.Module, region: Region) -> Tensor:
     with torch.enable_grad():
         for _ in range(POINTS):
             x = region.sample(generator).requires_grad_()
-            outputs = _target(model, x)(x).flatten()
+            outputs = target_of(model, x)(x).flatten()
             if not outputs.requires_grad:
                 return width
             for one in outputs[:OUTPUTS]:
@@ -245,11 +244,6 @@ def influence(model: nn.Module, region: Region) -> Tensor:
         return width
     # a little of the width: an input that moves nothing at these points may do so at others
     return width * (total / total.max() + 1e-3)
-
-
-def _target(model: nn.Module, x: Tensor) -> Target:
-    """The model as a function of inputs of the shape of a region's."""
-    return Target(model, x, not has_one_sample(x))
 
 
 def verify_piece(sent: Sequence[Any], part: int, region: Region, seconds: float) -> Verdict:

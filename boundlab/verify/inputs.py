@@ -141,6 +141,14 @@ class InputSplitting:
             self.next_comparison = time.monotonic() + ALONE_SECONDS
         return self.pool.boxes
 
+    def go_on(self, boxes: Boxes, method: str) -> Boxes:
+        """Take over boxes that another search of the same property has bounded by a method."""
+        self.pool = Pool(boxes)
+        self.counts = Counts(opened=len(boxes))
+        self._use(method)
+        self.next_comparison = time.monotonic() + ALONE_SECONDS
+        return boxes
+
     def _use(self, method: str) -> None:
         """Go on by a method, with as many boxes at once as it can bound in a small share of the
         time that is left; what one box alone took is an upper limit."""

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from boundlab.methods.deadline import until
 from boundlab.net import Net
 from boundlab.specs.property import Property
 from boundlab.verify.bound import Bounder
+from boundlab.verify.boxes import Boxes
 from boundlab.verify.inputs import InputSplitting
 from boundlab.verify.neurons import NeuronSplitting
 from boundlab.verify.query import Query
@@ -80,6 +81,14 @@ def verify(
     return search.verdict()
 
 
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Boxes of inputs that a search has left open, and the method by which it bounded them."""
+
+    boxes: Boxes
+    method: str
+
+
 class Portfolio:
     """The stages of one verification, and what they have found."""
 
@@ -102,6 +111,8 @@ class Portfolio:
         self.attacks = 0
         self.attack_seconds = FIRST_ATTACK
         self.slice = SLICE
+        self.given: Given | None = None
+        self.has_begun = False
         self.neurons: NeuronSplitting | None = None
         self.solving: Solving | None = None
         self.solved_easy = False
@@ -148,6 +159,26 @@ class Portfolio:
             self.stage("attack", self.attack)
         if not self.is_over:
             self.branch_and_bound()
+
+    @property
+    def left(self) -> Given | None:
+        """What splits of inputs have left open, if so few inputs move that they do the most; None
+        if they have not begun, or some boxes are missing."""
+        if not self.has_begun or self.query.movable > FEW_INPUTS:
+            return None
+        boxes = self.inputs.pool.boxes
+        if not self.inputs.counts.add_up(len(boxes)):
+            return None
+        return Given(boxes, self.inputs.method)
+
+    def go_on(self, given: Given) -> None:
+        """Split the boxes that a search of the same property has left open, and do nothing else."""
+        self.given = given
+        self.bounds()
+        self.believe()
+        while self.has_begun and not self.is_over and not self.inputs.is_over:
+            self.stage("input splitting", self.split_inputs)
+            self.believe()
 
     @torch.no_grad()
     def is_about_something(self) -> bool:
@@ -269,11 +300,15 @@ class Portfolio:
         self.neurons = None
         self.solving = None
         self.solved_easy = False
+        self.has_begun = True
         boxes = self.query.first_boxes()
-        self.domains += len(boxes)
         bounder = Bounder(self.query.net, self.query.rows, self.query.arithmetic)
         self.inputs = InputSplitting(bounder, boxes, self.try_points, self.deadline)
-        left = self.inputs.begin()
+        if self.given is None:
+            self.domains += len(boxes)
+            left = self.inputs.begin()
+        else:
+            left = self.inputs.go_on(self.given.boxes, self.given.method)
         self.open_clauses = left.clause
         self.bound = self.inputs.pool.bound
         self.proved = self.inputs.is_proved

@@ -26,10 +26,12 @@ from boundlab.scaling import ray_pool
 from boundlab.scaling.instances import RaySpread
 from boundlab.scaling.parts import parts_on
 from boundlab.scaling.ray_pool import Pool, WorkerLost, connected
+from boundlab.scaling.shipping import ShippedBoxes
 from boundlab.scaling.spreading import verify_spread
 from boundlab.training.evaluation import evaluate
 from tests.helpers.commands import run
 from tests.helpers.instances import LARGEST, rows, write_network, write_property
+from tests.helpers.searches import stopped_early
 from tests.scaling import calls
 
 pytest.importorskip("ray", reason="the extra ray is not installed: pip install 'boundlab[ray]'")
@@ -307,6 +309,17 @@ def test_a_property_that_is_spread(cluster: Any, monkeypatch: pytest.MonkeyPatch
     x, y = found.counterexample.inputs, found.counterexample.outputs
     assert torch.equal(model(x).detach(), y) and bool(broken.violated(x, y).all())
     assert verify_spread(model, holds, 1e-3, ray="auto").status == "unknown"
+
+
+def test_open_boxes_that_are_shipped(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boundlab.scaling.shipping.LEAST_SECONDS", 1.5)
+    model, prop, first = stopped_early()
+    assert first.left is not None
+    with connected("auto", 2) as pool:
+        search = ShippedBoxes(model, prop, time.monotonic() + 300.0, pool, first.left)
+        search.run(pool)
+    assert not search.open and not search.lost and search.found is None, search.said
+    assert search.shipments >= 2 and search.domains > len(first.left.boxes)
 
 
 # -- a node is killed: last, for it does not come back ---------------------------------------------

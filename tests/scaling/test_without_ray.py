@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +29,15 @@ from boundlab.scaling import ray_pool
 from boundlab.scaling.instances import file_named, moved, parcels
 from boundlab.scaling.parcels import Sender, places
 from boundlab.scaling.parts import Here, Sent, Subject, parts_on
-from boundlab.scaling.ray_pool import Calls, Pool, WorkerLost
+from boundlab.scaling.ray_pool import Calls, Ended, Pool, WorkerLost
+from boundlab.scaling.shipping import Searched, ShippedBoxes
 from boundlab.scaling.spreading import Piece, SpreadSearch, halves
 from boundlab.specs.property import Property
+from boundlab.verify.portfolio import Portfolio
 from boundlab.verify.verdict import Verdict
 from tests.helpers.commands import error
 from tests.helpers.onnx_files import model, node, written
+from tests.helpers.searches import stopped_early
 from tests.scaling import calls
 
 
@@ -358,3 +362,35 @@ def test_a_counterexample_must_be_one_of_the_whole_property() -> None:
     search = _search(prop, network)
     _ended(search, 0, "violated", point(0.25))
     assert search.found is not None and float(search.found.outputs[0, 1]) == 0.25
+
+
+# -- open boxes that travel ------------------------------------------------------------------------
+
+
+def test_what_a_search_has_left_open_goes_on_elsewhere() -> None:
+    """Both halves of the open boxes, decided by other searches, decide the property."""
+    model, prop, first = stopped_early()
+    given = first.left
+    assert given is not None and len(given.boxes) >= 40
+    for part in (given.boxes.take(torch.arange(7)), given.boxes.take(torch.arange(7, 40))):
+        search = Portfolio(model, prop, time.monotonic() + 60.0)
+        search.go_on(replace(given, boxes=part))
+        assert search.proved and search.left is not None and not len(search.left.boxes)
+    late = Portfolio(model, prop, time.monotonic() - 1.0)
+    late.go_on(given)
+    assert not late.has_begun and late.left is None
+
+
+def test_boxes_that_are_lost_are_open() -> None:
+    model, prop, first = stopped_early()
+    assert first.left is not None
+    search = ShippedBoxes(model, prop, time.monotonic() + 60.0, Pool(FakeRay(), 2), first.left)
+    count = len(first.left.boxes)
+    none = first.left.boxes.take(torch.arange(0))
+    search.working = {0: first.left.boxes, 1: none, 2: none}
+    search.waiting = none
+    search._note(Ended(2, Searched(replace(first.left, boxes=none), None, 5)))
+    search._note(Ended(0, None, WorkerLost("killed")))
+    search._note(Ended(1, Searched(None, None, 0)))
+    assert search.open == count and search.domains == 5
+    assert search.bound == float(first.left.boxes.bound.min())
