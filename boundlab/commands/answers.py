@@ -81,7 +81,8 @@ class Answer:
         bound = verdict.bound if math.isfinite(verdict.bound) else None
         stage = verdict.stages[-1].name if verdict.stages else ""
         spent = stages_text((one.name, one.seconds) for one in verdict.stages)
-        return Outcome(self.word, seconds, verdict.domains, bound, stage, self.note, spent)
+        about = verdict.domains, bound, stage, self.note, spent
+        return Outcome(self.word, seconds, *about, verdict.arithmetic or "")
 
     def __str__(self) -> str:
         parts = [self.word, self.note]

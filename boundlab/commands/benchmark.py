@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from boundlab.commands.competition import ERROR, SAT, WORDS, Instance, find_file
+from boundlab.commands.competition import ERROR, SAT, UNSAT, WORDS, Instance, find_file
 from boundlab.commands.outcomes import Outcome, OutcomeFile
 from boundlab.commands.processes import Task, run_tasks
 from boundlab.errors import ArgumentError
@@ -77,6 +77,7 @@ def verify_instances(
     if plan.jobs < 1:
         raise ArgumentError(f"--jobs must be at least 1, not {plan.jobs}")
     names = counterexample_names(plan.instances)
+    _check_arithmetic(plan, held)
     left = [one for one in plan.instances if held.get(one) is None]
     columns = (
         TextColumn("{task.description}"),
@@ -103,6 +104,18 @@ def verify_instances(
                 done = sum(held.get(one) is not None for one in plan.instances)
                 text = f"{instance.name}: {outcome.status}"
                 bar.update(shown, completed=done, description=text)
+
+
+def _check_arithmetic(plan: Plan, held: OutcomeFile) -> None:
+    """An error if what is held was proved for less than what is asked for."""
+    if plan.arithmetic is None:
+        return
+    outcomes = [outcome for one in plan.instances if (outcome := held.get(one)) is not None]
+    for known in {one.arithmetic for one in outcomes if one.status == UNSAT} - {plan.arithmetic}:
+        raise ArgumentError(
+            f"{held.path} holds proofs for {known or 'no'} arithmetic, and --arithmetic "
+            f"{plan.arithmetic} was asked for: give another --output"
+        )
 
 
 def _tasks(

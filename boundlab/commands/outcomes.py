@@ -20,7 +20,8 @@ class Outcome:
     """What is noted of an instance. status: the competition's word. seconds: of its process, with
     everything. stage: the one that decided, or was last at work. bound: how far from a proof the
     search was; None if nothing was bounded. error: what went wrong, in words. stages: where the
-    time of the search went (:func:`stages_text`)."""
+    time of the search went (:func:`stages_text`). arithmetic: that a proof holds for; empty if
+    rounding is taken for nothing in a part of it, or nothing is proved."""
 
     status: str
     seconds: float
@@ -29,6 +30,7 @@ class Outcome:
     stage: str = ""
     error: str = ""
     stages: str = ""
+    arithmetic: str = ""
 
     @property
     def is_decided(self) -> bool:
@@ -65,12 +67,13 @@ class Outcome:
     @staticmethod
     def from_words(words: Sequence[str]) -> Outcome:
         """What :meth:`as_words` gave; ValueError for anything else."""
-        status, seconds, domains, bound, stage, error, stages = words
+        status, seconds, domains, bound, stage, error, stages, arithmetic = words
         if status not in WORDS:
             raise ValueError(f"{status!r} is no status")
         known = float(bound) if bound else None
         stage_seconds(stages)
-        return Outcome(status, float(seconds), int(domains), known, stage, error, stages)
+        numbers = float(seconds), int(domains), known
+        return Outcome(status, *numbers, stage, error, stages, arithmetic)
 
 
 def stages_text(stages: Iterable[tuple[str, float]]) -> str:
@@ -92,8 +95,8 @@ def stage_seconds(text: str) -> dict[str, float]:
 
 
 HEADER = ["onnx", "vnnlib", *(field.name for field in fields(Outcome))]
-BEFORE = HEADER[:-1]
-"""The header of files that were written before stages were noted."""
+BEFORE = (HEADER[:-1], HEADER[:-2])
+"""The headers of files that were written before arithmetics, and before stages were noted."""
 
 
 class OutcomeFile:
@@ -135,17 +138,17 @@ class OutcomeFile:
 
     def _read(self) -> None:
         """What the file holds. A last line that was not written to its end is dropped; a file from
-        before stages were noted gets their column."""
+        before some columns were noted gets these."""
         try:
             text = self.path.read_text(encoding="utf-8")
             whole = text[: text.rfind("\n") + 1]
             rows = list(csv.reader(io.StringIO(whole)))
-            is_old = bool(rows) and rows[0] == BEFORE
+            is_old = bool(rows) and rows[0] in BEFORE
             if not is_old and (not rows or rows[0] != HEADER):
                 raise ValueError("its first line is another")
+            missing = [""] * (len(HEADER) - len(rows[0]))
             for onnx, vnnlib, *words in rows[1:]:
-                if is_old:
-                    words = [*words, ""]
+                words = [*words, *missing]
                 self._held[onnx, vnnlib] = Outcome.from_words(words)
         except OSError as error:
             raise ArgumentError(f"cannot read {self.path}: {error.strerror}") from error

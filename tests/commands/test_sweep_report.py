@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from boundlab.commands import verifying
+from boundlab.commands.benchmark import Plan, verify_instances
 from boundlab.commands.competition import Instance
 from boundlab.commands.outcomes import BEFORE, HEADER, Outcome, OutcomeFile, stages_text
 from boundlab.commands.sweep_charts import LEAST, Line, LogAxis, Point, cactus, decades, scatter
@@ -267,7 +269,7 @@ def test_times_of_stages_read_back() -> None:
 
 def test_results_from_before_stages_were_noted(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    path.write_text(",".join(BEFORE) + "\nn,p,unsat,1.5,3,0.25,milp,\nn,q,sat,2.0,0,,attack")
+    path.write_text(",".join(BEFORE[1]) + "\nn,p,unsat,1.5,3,0.25,milp,\nn,q,sat,2.0,0,,attack")
     held = OutcomeFile.open(path, resume=True)
     known = Instance("n", "p", 1.0)
     assert held.get(known) == Outcome("unsat", 1.5, 3, 0.25, "milp")
@@ -278,9 +280,23 @@ def test_results_from_before_stages_were_noted(tmp_path: Path) -> None:
     assert again.get(known) == held.get(known) and again.get(Instance("n", "q", 1.0)) is not None
 
 
-@pytest.mark.parametrize("line", ["n,p,sat,1,0,,,,attack x", "n,p,sat,1,0,,,", "n,p,sat,1,0,,,,,"])
+@pytest.mark.parametrize(
+    "line", ["n,p,sat,1,0,,,,attack x,", "n,p,sat,1,0,,,,", "n,p,sat,1,0,,,,,,"]
+)
 def test_lines_that_are_none(line: str, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     path.write_text(f"{','.join(HEADER)}\n{line}\n")
     with pytest.raises(ArgumentError, match="move it away"):
         OutcomeFile.open(path, resume=True)
+
+
+def test_proofs_of_another_arithmetic_are_not_gone_on_from(tmp_path: Path) -> None:
+    held = OutcomeFile.open(tmp_path / "results.csv", resume=False)
+    done = Instance("n", "p", 1.0)
+    held.put(done, Outcome("unsat", 1.0, arithmetic="real"))
+    console = Console(quiet=True)
+    verify_instances(Plan([done], tmp_path, tmp_path), held, console)
+    with pytest.raises(
+        ArgumentError, match="holds proofs for real arithmetic, and --arithmetic float32"
+    ):
+        verify_instances(Plan([done], tmp_path, tmp_path, arithmetic="float32"), held, console)
