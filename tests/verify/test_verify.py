@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ import boundlab as bl
 from boundlab.verify.bound import Bounder
 from boundlab.verify.inputs import InputSplitting
 from boundlab.verify.neurons import NeuronSplitting
+from boundlab.verify.portfolio import Portfolio
 from boundlab.verify.query import Query
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU)
@@ -203,3 +206,25 @@ def test_inputs_that_move_no_line_are_halved_too() -> None:
     region = bl.Box(torch.tensor([[0.0, -2.0]]), torch.tensor([[1.0, 2.0]]))
     prop = bl.Property(region, lambda y: y[:, 0] > -0.9)
     assert searched(Flat(), prop, seconds=20.0).is_proved
+
+
+@pytest.mark.parametrize(
+    ("bound", "seconds", "proved", "lags"),
+    [(-5.0, 1e3, 0, True), (-0.01, 1e3, 0, False), (-5.0, 1.0, 0, False), (-5.0, 1e3, 7, False)],
+)
+def test_splits_of_neurons_wait_only_where_they_are_behind(
+    bound: float, seconds: float, proved: int, lags: bool
+) -> None:
+    """By their bound, by when they expect to end, and with nothing proved."""
+    region = bl.Box(torch.zeros(1, 3), torch.ones(1, 3))
+    search = Portfolio(network(0), bl.Property(region, lambda y: y[:, 0] > 0), math.inf)
+    inputs = SimpleNamespace(is_stuck=False, pool=SimpleNamespace(bound=-0.1))
+    search.inputs = cast(InputSplitting, inputs)
+    inputs.expected_seconds = 100.0
+    assert not search.neurons_lag
+    counts = SimpleNamespace(proved=proved)
+    neurons = SimpleNamespace(counts=counts, bound=bound, expected_seconds=seconds)
+    search.neurons = cast(NeuronSplitting, neurons)
+    assert search.neurons_lag == lags
+    inputs.is_stuck = True
+    assert not search.neurons_lag
