@@ -38,6 +38,8 @@ from boundlab.graph.graph import Node, Operator, op_name
 from boundlab.relaxations.interval import Interval
 from boundlab.rules.casts import cut_off
 from boundlab.rules.elementwise import softsign, tanhshrink
+from boundlab.rules.quantization import limits as limits_of_quantization
+from boundlab.rules.quantization import step_size
 from boundlab.rules.registry import SHAPE_ONLY, Call, aten, smooth_abs, within
 from boundlab.rules.replaced import nan_to_num_of_inputs
 from boundlab.rules.settings import each
@@ -460,3 +462,24 @@ def _rounded_quotient(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
 
 
 rounds(aten.div.Tensor_mode, row=Derived(_rounded_quotient))
+
+
+def _fake_quantized(call: Call, value: Tensor, arithmetic: Format) -> Tensor:
+    """x / s is x times 1 / s, rounded to single precision whatever the format is, and the zero
+    point is added: v is off by a few roundings of |v| and of that. The executed function is
+    monotone as well, so it leaves the exact one's range by a step at most, and that where v at an
+    end is so near to a tie. Lines count on steps, which are off by as much of x."""
+    single = 2.0**-24
+    x, s, limits = _known(call), step_size(call), limits_of_quantization(call)
+    zero = (limits[0] / s).abs() + (limits[1] / s).abs()  # exceeds the zero point
+    tie = torch.zeros_like(value, dtype=torch.bool)
+    for end in (x.lower, x.upper):
+        v = end / s
+        aside = (v - v.floor() - 0.5).abs()
+        tie |= ~(aside > 8 * single * (v.abs() + zero + 1))
+    terms = torch.maximum(x.lower.abs(), x.upper.abs()) + limits[0].abs() + limits[1].abs()
+    return torch.where(tie, s, 0) + 8 * single * terms
+
+
+# not per channel: that kernel takes no numbers of double precision
+rounds(aten.fake_quantize_per_tensor_affine, row=Derived(_fake_quantized))

@@ -26,7 +26,7 @@ COUNTABLE = 2.0**62
 its value per channel not defined."""
 
 
-def _step_size(call: Call) -> Tensor:
+def step_size(call: Call) -> Tensor:
     """s, which broadcasts with x."""
     if len(call.inputs) > 1 or not isinstance(call["self"], Interval):
         raise UnsupportedOperator(
@@ -44,8 +44,15 @@ def _step_size(call: Call) -> Tensor:
     return scale.reshape(shape)
 
 
+def limits(call: Call) -> tuple[Tensor, Tensor]:
+    """The least and the largest of the numbers, in the shape of x."""
+    f = call.bind()
+    largest = torch.full_like(call.inputs[0].lower, COUNTABLE / 4) * step_size(call)
+    return f(-largest), f(largest)
+
+
 def _interval(call: Call) -> Interval:
-    s = _step_size(call)
+    s = step_size(call)
     (x,) = call.inputs
     if call.get("axis") is not None:
         steps = torch.maximum(x.lower.abs(), x.upper.abs()) / s
@@ -57,12 +64,10 @@ def _interval(call: Call) -> Interval:
 
 
 def _lines(call: Call) -> Relaxation:
-    s = _step_size(call)
+    s = step_size(call)
     (x,) = call.inputs
     ends = _interval(call)
-    f = call.bind()
-    largest = torch.full_like(x.lower, COUNTABLE / 4) * s
-    bottom, top = f(-largest), f(largest)
+    bottom, top = limits(call)
     most = torch.maximum(x.lower.abs(), x.upper.abs())
     room = 8 * torch.finfo(torch.float32).eps * (most + top.abs() + bottom.abs())
     reach = s / 2 + room

@@ -60,6 +60,10 @@ HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     ),
     "maximum with whole numbers": (lambda x: torch.maximum(x, torch.tensor([1, 0, 2])), RANDOM),
     "shares of whole numbers": (lambda x: x - torch.arange(1, 4) / 3, RANDOM),
+    "fake quantisation at ties": (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127),
+        (torch.arange(-120, 120) + 0.5)[None] * 0.1,
+    ),
     "mask": (lambda x: torch.softmax(x + MASK, -1), RANDOM),
     "clamp at a number": (lambda x: x.clamp(min=0.1), torch.zeros(1, 3)),
     "a factor that the model computes": (Cancelled().eval(), RANDOM),
