@@ -3,10 +3,13 @@ these leave open comes back and is dealt out again.
 
 The boxes cover all of the inputs that are not decided yet. A worker gives back what it has neither
 proved nor found empty, so that nothing is done twice, and the property holds once nothing is left.
+All proofs leave the same room for what the model rounds: where a worker sees it round more than was
+measured before, all of it is searched again.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,16 +41,16 @@ class Searched:
 
 
 class ShippedBoxes:
-    """The boxes of a property that are waiting, at work and lost."""
+    """The boxes of a property that are waiting, at work and lost. first: the search that was
+    stopped; given: what it has left."""
 
-    def __init__(
-        self, model: nn.Module, prop: Property, deadline: float, pool: Pool, given: Given
-    ) -> None:
-        self.model, self.prop, self.deadline = model, prop, deadline
+    def __init__(self, first: Portfolio, given: Given, deadline: float, pool: Pool) -> None:
+        self.model, self.prop, self.deadline = first.model, first.prop, deadline
+        self.whole = first.query.first_boxes()
         self.workers = pool.most or max(pool.processors, 1)
         self.begun = time.monotonic()
-        self.waiting, self.method = given.boxes, given.method
-        self.working: dict[int, Boxes] = {}
+        self.waiting, self.method, self.slack = given.boxes, given.method, given.slack
+        self.working: dict[int, Given] = {}
         self.lost: list[Boxes] = []
         self.found: Attack | None = None
         self.domains = self.shipments = 0
@@ -57,15 +60,18 @@ class ShippedBoxes:
         return self.deadline - time.monotonic()
 
     @property
+    def parts(self) -> list[Boxes]:
+        """All boxes that are not decided."""
+        return [self.waiting, *(given.boxes for given in self.working.values()), *self.lost]
+
+    @property
     def open(self) -> int:
-        """How many boxes are not decided."""
-        return sum(map(len, [self.waiting, *self.working.values(), *self.lost]))
+        return sum(map(len, self.parts))
 
     @property
     def bound(self) -> float:
-        """The least bound of those."""
-        parts = [part for part in (self.waiting, *self.working.values(), *self.lost) if len(part)]
-        return min((float(part.bound.min()) for part in parts), default=float("inf"))
+        """The least bound of what is open."""
+        return min((float(part.bound.min()) for part in self.parts if len(part)), default=math.inf)
 
     @property
     def said(self) -> str:
@@ -95,22 +101,29 @@ class ShippedBoxes:
             return
         order = self.waiting.bound.argsort()
         for worker in range(idle):
-            share = self.waiting.take(order[worker::idle])
-            self.working[calls.add(sent, Given(share, self.method), seconds)] = share
+            share = Given(self.waiting.take(order[worker::idle]), self.method, self.slack)
+            self.working[calls.add(sent, share, seconds)] = share
             self.shipments += 1
         self.waiting = self.waiting.take(order[:0])
 
     def _note(self, ended: Ended) -> None:
-        boxes = self.working.pop(ended.number)
+        given = self.working.pop(ended.number)
         searched: Searched | None = ended.value
+        if searched is not None:
+            self.domains += searched.domains
+            if searched.found is not None:
+                self.found = replayed(self.model, self.prop, searched.found)
+        if given.slack is not self.slack:
+            return  # all of it is searched again
         if searched is None or searched.left is None:
-            self.lost.append(boxes)
+            self.lost.append(given.boxes)
             return
-        self.domains += searched.domains
-        if searched.found is not None:
-            self.found = replayed(self.model, self.prop, searched.found)
-        self.method = searched.left.method
-        self.waiting = Boxes.join([self.waiting, searched.left.boxes])
+        left = searched.left
+        if bool((left.slack > self.slack).any()):
+            self.slack, self.waiting, self.lost = left.slack, self.whole, []
+            return
+        self.method = left.method
+        self.waiting = Boxes.join([self.waiting, left.boxes])
 
 
 def target_of(model: nn.Module, x: Tensor) -> Target:

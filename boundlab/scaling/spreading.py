@@ -89,7 +89,7 @@ def verify_spread(
     with connected(ray, workers) as pool:
         search: SpreadSearch | ShippedBoxes
         if first.left is not None:
-            search = ShippedBoxes(module, prop, begun + timeout, pool, first.left)
+            search = ShippedBoxes(first, first.left, begun + timeout, pool)
         else:
             search = SpreadSearch(module, prop, begun + timeout, pool)
         search.run(pool)

@@ -83,10 +83,12 @@ def verify(
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Boxes of inputs that a search has left open, and the method by which it bounded them."""
+    """Boxes of inputs that a search has left open, the method by which it bounded them, and the
+    slack of its rows."""
 
     boxes: Boxes
     method: str
+    slack: Tensor
 
 
 class Portfolio:
@@ -163,13 +165,13 @@ class Portfolio:
     @property
     def left(self) -> Given | None:
         """What splits of inputs have left open, if so few inputs move that they do the most; None
-        if they have not begun, or some boxes are missing."""
-        if not self.has_begun or self.query.movable > FEW_INPUTS:
+        if they have not begun, their bounds are doubted, or some boxes are missing."""
+        if not self.has_begun or self.doubted or self.query.movable > FEW_INPUTS:
             return None
         boxes = self.inputs.pool.boxes
         if not self.inputs.counts.add_up(len(boxes)):
             return None
-        return Given(boxes, self.inputs.method)
+        return Given(boxes, self.inputs.method, self.query.rows.slack)
 
     def go_on(self, given: Given) -> None:
         """Split the boxes that a search of the same property has left open, and do nothing else."""
@@ -293,6 +295,10 @@ class Portfolio:
         except TimeLimit:
             return "not even the rounding of the model was measured"
         self.proved_in = self.query.arithmetic
+        if self.given is not None:
+            rows = self.query.rows
+            slack = torch.maximum(rows.slack, self.given.slack)
+            self.query = replace(self.query, rows=replace(rows, slack=slack))
         return self.begin()
 
     def begin(self) -> str:

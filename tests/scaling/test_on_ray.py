@@ -313,10 +313,10 @@ def test_a_property_that_is_spread(cluster: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_open_boxes_that_are_shipped(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boundlab.scaling.shipping.LEAST_SECONDS", 1.5)
-    model, prop, first = stopped_early()
+    _, _, first = stopped_early()
     assert first.left is not None
     with connected("auto", 2) as pool:
-        search = ShippedBoxes(model, prop, time.monotonic() + 300.0, pool, first.left)
+        search = ShippedBoxes(first, first.left, time.monotonic() + 300.0, pool)
         search.run(pool)
     assert not search.open and not search.lost and search.found is None, search.said
     assert search.shipments >= 2 and search.domains > len(first.left.boxes)

@@ -33,7 +33,7 @@ from boundlab.scaling.ray_pool import Calls, Ended, Pool, WorkerLost
 from boundlab.scaling.shipping import Searched, ShippedBoxes
 from boundlab.scaling.spreading import Piece, SpreadSearch, halves
 from boundlab.specs.property import Property
-from boundlab.verify.portfolio import Portfolio
+from boundlab.verify.portfolio import Given, Portfolio
 from boundlab.verify.verdict import Verdict
 from tests.helpers.commands import error
 from tests.helpers.onnx_files import model, node, written
@@ -381,16 +381,38 @@ def test_what_a_search_has_left_open_goes_on_elsewhere() -> None:
     assert not late.has_begun and late.left is None
 
 
+def shipped() -> tuple[ShippedBoxes, Given]:
+    """A search whose boxes are all at work, with two more workers that were given none."""
+    _, _, first = stopped_early()
+    known = first.left
+    assert known is not None
+    search = ShippedBoxes(first, known, time.monotonic() + 60.0, Pool(FakeRay(), 2))
+    nothing = replace(known, boxes=known.boxes.take(torch.arange(0)))
+    search.working = {0: known, 1: nothing, 2: nothing}
+    search.waiting = nothing.boxes
+    return search, known
+
+
 def test_boxes_that_are_lost_are_open() -> None:
-    model, prop, first = stopped_early()
-    assert first.left is not None
-    search = ShippedBoxes(model, prop, time.monotonic() + 60.0, Pool(FakeRay(), 2), first.left)
-    count = len(first.left.boxes)
-    none = first.left.boxes.take(torch.arange(0))
-    search.working = {0: first.left.boxes, 1: none, 2: none}
-    search.waiting = none
-    search._note(Ended(2, Searched(replace(first.left, boxes=none), None, 5)))
+    search, known = shipped()
+    search._note(Ended(2, Searched(replace(known, boxes=search.waiting), None, 5)))
     search._note(Ended(0, None, WorkerLost("killed")))
     search._note(Ended(1, Searched(None, None, 0)))
-    assert search.open == count and search.domains == 5
-    assert search.bound == float(first.left.boxes.bound.min())
+    assert search.open == len(known.boxes) and search.domains == 5
+    assert search.bound == float(known.boxes.bound.min())
+
+
+def test_all_is_searched_again_with_more_room() -> None:
+    """A worker has seen the model round more than others left room for."""
+    search, known = shipped()
+    nothing = search.waiting
+    more = Given(nothing, known.method, 2 * known.slack)
+    search._note(Ended(1, Searched(more, None, 5)))
+    assert torch.equal(search.slack, 2 * known.slack) and len(search.waiting) == len(search.whole)
+    search._note(Ended(0, Searched(replace(known, boxes=nothing), None, 5)))
+    assert search.open == len(search.whole)
+    search._note(Ended(2, None, WorkerLost("killed")))
+    assert not search.lost
+    again = Portfolio(search.model, search.prop, time.monotonic() + 60.0)
+    again.go_on(more)
+    assert again.left is not None and torch.equal(again.left.slack, more.slack)
