@@ -20,7 +20,7 @@ from boundlab.arithmetic.table import COUNTED, SOURCES
 from boundlab.errors import UnsupportedOperator
 from boundlab.graph.graph import Node, Ref, op_name
 from boundlab.relaxations.interval import Interval
-from boundlab.rules.registry import SHAPE_ONLY, Call, find_rule
+from boundlab.rules.registry import SHAPE_ONLY, Call, aten, find_rule
 
 
 @dataclass(eq=False)
@@ -35,9 +35,15 @@ class Constants:
     def evaluate(self, node: Node, values: Callable[[str], Any]) -> Any:
         """The value of a node whose arguments are constants; notes how far it may be off."""
         value = node.call(*node.arguments(values))
-        if _is_of_default_type(value) and not _is_exact(node):
-            values = _numbers_of(values)
-            value = node.call(*node.arguments(values))
+        if _is_of_default_type(value):
+            if self.arithmetic.executed == DOUBLE:
+                raise UnsupportedOperator(
+                    f"{node}: it makes numbers in torch's default type, not in double precision; "
+                    'with arithmetic="float64" give it a dtype'
+                )
+            if not _is_exact(node) and node.packet is not aten.where:
+                values = _numbers_of(values)
+                value = node.call(*node.arguments(values))
         value = in_double(value)
         self._check(node, value)
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():

@@ -16,14 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boundlab.arithmetic.arithmetic import Arithmetic
+from boundlab.arithmetic.arithmetic import Arithmetic, Format
 from boundlab.compat.private import pytree
 from boundlab.errors import ArgumentError, UnsupportedOperator
 from boundlab.graph.graph import Graph, Node
 from boundlab.regions import Region
 from boundlab.regions.base import with_tensors
-from boundlab.rules.registry import within
+from boundlab.rules.registry import aten, within
+from boundlab.rules.replaced import nan_to_num_of_inputs
 
+NUMBERS_OF_THE_TYPE = (aten.nan_to_num.default, nan_to_num_of_inputs)
+"""Operators that put the largest number of the type where none is given."""
 LARGEST_PLACE = 2**63 - 1
 """The end of a slice that has none."""
 LIMIT = 1 + 2.0**-8
@@ -84,9 +87,13 @@ def graph_in_double(graph: Graph, arithmetic: Arithmetic) -> Graph:
 
 def _node(node: Node, arithmetic: Arithmetic) -> Node:
     if node.op is within:
-        x, low, high = node.args
+        x, low, high, cancels = node.args
         limit = math.sqrt(max(abs(low), abs(high)) ** 2 + 1) * LIMIT
-        return replace(node, args=(x, -limit, limit))
+        if cancels and arithmetic.executed is not None:
+            limit = math.inf  # a kernel's mean and variance need not belong to each other
+        return replace(node, args=(x, -limit, limit, cancels))
+    if node.op in NUMBERS_OF_THE_TYPE and arithmetic.executed is not None:
+        node = _with_largest(node, arithmetic.executed)
 
     def changed(leaf: object) -> object:
         if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
@@ -102,6 +109,16 @@ def _node(node: Node, arithmetic: Arithmetic) -> Node:
 
     args, kwargs = pytree.tree_map(changed, (node.args, dict(node.kwargs)))
     return replace(node, args=args, kwargs=kwargs)
+
+
+def _with_largest(node: Node, executed: Format) -> Node:
+    """nan_to_num with the numbers of the format that take the place of infinities."""
+    names = ("nan", "posinf", "neginf")
+    given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
+    for name, number in (("posinf", executed.largest), ("neginf", -executed.largest)):
+        if given.get(name) is None:
+            given[name] = number
+    return replace(node, args=node.args[:1], kwargs=given)
 
 
 def _type(node: Node, dtype: torch.dtype, arithmetic: Arithmetic) -> torch.dtype:

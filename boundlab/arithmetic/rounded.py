@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from boundlab.arithmetic.arithmetic import DOUBLE, FLOOR, Arithmetic, gamma
+from boundlab.arithmetic.double import check_whole
 from boundlab.arithmetic.rows import Exact, Row, Sums, magnitude
 from boundlab.arithmetic.table import find_row
 from boundlab.coefficients.window import Window
@@ -93,6 +94,8 @@ class RoundedRule(Rule):
         found = self.rule.interval(call)
         if not found.dtype.is_floating_point:
             self._moved(call, None)  # refuses constants that are off
+            for end in (found.lower, found.upper):
+                check_whole(str(call.node), end, self.arithmetic)
             return found
         if found.dtype != DOUBLE.dtype:  # all that was a floating-point number is in double
             raise UnsupportedOperator(

@@ -226,9 +226,14 @@ def _operands(call: Call) -> int:
 
 
 def _sum_of_magnitudes(x: Tensor, y: Tensor | float, *, alpha: float = 1) -> Tensor:
-    if isinstance(y, Tensor):
-        return aten.add(x.abs(), y.abs(), alpha=abs(alpha))
-    return aten.add(x.abs(), abs(y), alpha=abs(alpha))
+    return aten.add(_magnitude(x), _magnitude(y), alpha=abs(alpha))
+
+
+def _magnitude(x: Tensor | float) -> Tensor | float:
+    """Absolute values; truth values are their own."""
+    if not isinstance(x, Tensor):
+        return abs(x)
+    return x if x.dtype == torch.bool else x.abs()
 
 
 def _difference_of_magnitudes(x: Tensor, y: Tensor | float, alpha: float = 1) -> Tensor:
@@ -311,6 +316,33 @@ for resizing, row in interpolation.ROWS.items():
 # -- functions of each element ---------------------------------------------------------------------
 
 PROBABILITY: Range = (0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Exponential(Pointwise):
+    """alpha (exp(x / beta) - 1) below 0: what is flushed there is multiplied by alpha."""
+
+    def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
+        error = super().error(call, value, size, arithmetic)
+        factor = math.prod(max(1.0, abs(call.get(name) or 1.0)) for name in ("alpha", "scale"))
+        return error + (factor - 1) * self.floor * arithmetic.smallest
+
+
+@dataclass(frozen=True, eq=False)
+class Logit(Pointwise):
+    """Clamped to [eps, 1 - eps], of which the latter is rounded: by u, which moves the result by
+    u / eps."""
+
+    def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
+        error = super().error(call, value, size, arithmetic)
+        eps = call.get("eps")
+        if eps is None:
+            return error
+        if not 0 < 4 * arithmetic.unit < eps:
+            return torch.full_like(error, torch.inf)
+        return error + 4 * arithmetic.unit / eps
+
+
 rounds(aten.leaky_relu, aten.prelu, row=Pointwise(3))
 rounds(aten.hardsigmoid, row=Pointwise(4, of_one=4, limits=PROBABILITY))
 rounds(aten.hardswish, row=Pointwise(4, of_argument=4))
@@ -333,12 +365,12 @@ rounds(aten.log_sigmoid, aten.log_sigmoid_forward, row=Pointwise(8))
 rounds(aten.sin, aten.cos, row=Pointwise(6, of_one=2))
 rounds(aten.gelu, row=Pointwise(8, of_argument=8))
 rounds(aten.silu, row=Pointwise(8, floor=256))  # x exp(x), where exp(x) is flushed
-rounds(aten.mish, row=Pointwise(12))
-rounds(aten.elu, aten.celu, aten.selu, row=Pointwise(8, of_argument=4))
+rounds(aten.mish, row=Pointwise(12, floor=256))
+rounds(aten.elu, aten.celu, aten.selu, row=Exponential(8, of_argument=4))
 rounds(aten.tan, row=Pointwise(6))
 rounds(aten.erfc, row=Pointwise(8, limits=NOT_NEGATIVE))
 rounds(aten.erfinv, aten.special_entr, row=Pointwise(8))
-rounds(aten.logit, row=Pointwise(8, of_argument=8))
+rounds(aten.logit, row=Logit(8, of_argument=8))
 rounds(aten.special_ndtr, row=Pointwise(8, of_one=4, limits=NOT_NEGATIVE))
 rounds(aten.special_log_ndtr, row=Pointwise(12, of_argument=12))
 rounds(aten.special_ndtri, row=Pointwise(16))
@@ -365,17 +397,30 @@ def _of_softplus(call: Call) -> Range:
 class Softplus(Pointwise):
     """beta x is rounded before the exponential is taken of it, unless beta is a power of two: a
     relative error of u |beta x|, below whose 128 results have not underflown in single precision,
-    below 1024 in double."""
+    below 1024 in double. What is flushed is divided by beta. Rounded, beta x may also be on the
+    other side of the threshold, from which on the result is x itself: by a jump of
+    log(1 + exp(-threshold)) / beta."""
 
     def error(self, call: Call, value: Tensor, size: Tensor | None, arithmetic: Format) -> Tensor:
         error = super().error(call, value, size, arithmetic)
         beta = abs(float(call["beta"]))
+        error = error + self._jump(call, beta, arithmetic)
+        error = error + max(1 / beta - 1, 0.0) * self.floor * arithmetic.smallest
         if math.frexp(beta)[0] == 0.5:
             return error
         x = magnitude(call.leaves[0])
         assert isinstance(x, Tensor)
         exponent = (beta * x).clamp(max=-2 * math.log(arithmetic.smallest))
         return error + arithmetic.unit * exponent * value.abs()
+
+    def _jump(self, call: Call, beta: float, arithmetic: Format) -> Tensor:
+        x, threshold = _known(call), float(call["threshold"])
+        ends = x.lower * call["beta"], x.upper * call["beta"]
+        aside = 4 * arithmetic.unit * abs(threshold) + arithmetic.smallest
+        least, most = torch.minimum(*ends) - aside, torch.maximum(*ends) + aside
+        near = (least <= threshold) & (threshold <= most)
+        jump = max(-threshold, 0.0) + math.log1p(math.exp(-abs(threshold)))
+        return torch.where(near, jump / beta, 0.0)
 
 
 rounds(aten.softplus, row=Softplus(8, limits=_of_softplus))

@@ -128,7 +128,9 @@ def _is_whole(dtype: torch.dtype) -> bool:
 
 
 def _as_real(leaf: object) -> object:
-    """Whole numbers as real ones."""
+    """Whole numbers as real ones, and a type of theirs that is asked for."""
+    if isinstance(leaf, torch.dtype) and _is_whole(leaf):
+        return torch.float64
     if not isinstance(leaf, (Interval, Tensor)) or not _is_whole(leaf.dtype):
         return leaf
     if isinstance(leaf, Interval):

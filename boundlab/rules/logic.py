@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.interval import Interval, Value, lower_of, upper_of
 from boundlab.relaxations.lines import Lines, constant_lines
 from boundlab.relaxations.relaxation import Relaxation
@@ -100,6 +101,29 @@ def _negation(call: Call) -> Interval:
     return Interval(f(x.upper), f(x.lower))
 
 
+def _falling(call: Call) -> Interval:
+    """~x, which is -1 - x for whole numbers."""
+    (x,) = call.inputs
+    f = call.bind()
+    return Interval(f(x.upper), f(x.lower))
+
+
+def _of_truth_values(bound: Callable[[Call], Interval]) -> Callable[[Call], Interval]:
+    """Bounds of an operator on bits, where these are truth values."""
+
+    def interval(call: Call) -> Interval:
+        for leaf in call.leaves:
+            is_value = isinstance(leaf, (Interval, Tensor))
+            if (is_value and leaf.dtype != torch.bool) or type(leaf) is int:
+                raise UnsupportedOperator(
+                    f"{call.node}: the bits of perturbed whole numbers have no rule; write "
+                    "remainders and quotients, or tables that the number looks up"
+                )
+        return bound(call)
+
+    return interval
+
+
 def _exclusive(call: Call) -> Interval:
     x, y = _truth_of(call["self"]), _truth_of(call["other"])
     lx, ux = lower_of(x), upper_of(x)
@@ -116,16 +140,18 @@ def _truth_of(value: Value) -> Value:
 register(
     aten.logical_and,
     aten.logical_or,
-    aten.bitwise_and,
-    aten.bitwise_or,
-    aten.__and__,
-    aten.__or__,
     aten.any,
     aten.all,
     rule=_truth(_monotone_logic),
 )
-register(aten.logical_not, aten.bitwise_not, rule=_truth(_negation))
-register(aten.logical_xor, aten.bitwise_xor, aten.__xor__, rule=_truth(_exclusive))
+register(
+    aten.bitwise_and, aten.bitwise_or, aten.__and__, aten.__or__,
+    rule=_truth(_of_truth_values(_monotone_logic)),
+)  # fmt: skip
+register(aten.logical_not, rule=_truth(_negation))
+register(aten.bitwise_not, rule=_truth(_falling))
+register(aten.logical_xor, rule=_truth(_exclusive))
+register(aten.bitwise_xor, aten.__xor__, rule=_truth(_of_truth_values(_exclusive)))
 
 
 # -- choices ---------------------------------------------------------------------------------------

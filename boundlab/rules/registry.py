@@ -317,9 +317,11 @@ torch.library.register_fake("boundlab::clean", lambda x: torch.empty_like(x))
 torch.library.define("boundlab::moments", "(Tensor x) -> Tensor")
 torch.library.impl("boundlab::moments", "CompositeExplicitAutograd", lambda x: moments(x))
 torch.library.register_fake("boundlab::moments", lambda x: x.new_empty(2, x.shape[1]))
-torch.library.define("boundlab::within", "(Tensor x, float low, float high) -> Tensor")
-torch.library.impl("boundlab::within", "CompositeExplicitAutograd", lambda x, low, high: x.clone())
-torch.library.register_fake("boundlab::within", lambda x, low, high: torch.empty_like(x))
+torch.library.define(
+    "boundlab::within", "(Tensor x, float low, float high, bool cancels) -> Tensor"
+)
+torch.library.impl("boundlab::within", "CompositeExplicitAutograd", lambda x, *_: x.clone())
+torch.library.register_fake("boundlab::within", lambda x, *_: torch.empty_like(x))
 torch.library.define("boundlab::smooth_abs", "(Tensor x, float width, float slope) -> Tensor")
 torch.library.impl(
     "boundlab::smooth_abs", "CompositeExplicitAutograd", lambda x, w, s: smooth_abs(x, w, s)
@@ -333,8 +335,9 @@ def clean(x: Tensor) -> Tensor:
     return x
 
 
-def within(x: Tensor, low: float, high: float) -> Tensor:
-    """x itself, which is known to lie in [low, high] for reasons that bounds do not see."""
+def within(x: Tensor, low: float, high: float, cancels: bool) -> Tensor:
+    """x itself, which is known to lie in [low, high] for reasons that bounds do not see. cancels:
+    whether it is made of differences, which rounding may move beyond that."""
     return x
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -48,6 +49,7 @@ class Cancelled(nn.Module):
         return x[:, :1] * (self.a * self.b * self.c - self.below)  # type: ignore[operator]
 
 
+LARGEST = torch.finfo(torch.float32).max
 MASK = torch.tensor([0.0, -torch.inf, 0.0])
 RANDOM = torch.rand(2, 3, generator=torch.Generator().manual_seed(1))
 HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
@@ -70,11 +72,59 @@ HOLD: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "added whole number": (lambda x: x - 5, RANDOM),
     "negative factor": (lambda x: torch.sub(x, RANDOM, alpha=-0.3), RANDOM),
 }
+LIKE = torch.rand(1, 3, generator=torch.Generator().manual_seed(2))
+FAR: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "lerp": (
+        lambda x: torch.lerp(x, torch.zeros(3), 0.9999),
+        torch.tensor([[1e6, -3e6, 2.5e7]]),
+    ),
+    "layer norm": (lambda x: F.layer_norm(x, (3,)), torch.tensor([[1000000.0625, 1e6, 1e6]])),
+    "instance norm": (
+        lambda x: F.instance_norm(x.unsqueeze(1)).squeeze(1),
+        torch.tensor([[1.5e7 + 2, 1.5e7, 1.5e7]]),
+    ),
+    "logit with eps": (lambda x: torch.logit(x, 1e-6), torch.tensor([[1.0, 0.0, 0.5]])),
+    "softplus at its threshold": (
+        lambda x: F.softplus(x, beta=3.0, threshold=1.0),
+        torch.tensor([[1 / 3, 0.3333, 0.3334]]),
+    ),
+    "addcmul, overflow on the way": (
+        lambda x: torch.addcmul(torch.zeros(3), x, torch.tensor([1e-30] * 3), value=1e20),
+        torch.full((1, 3), 1e20),
+    ),
+    "division by a large number": (lambda x: x / 3.3e38, torch.full((1, 3), 1e38)),
+    "a number that replaces infinity": (
+        lambda x: torch.where(torch.nan_to_num(torch.tensor([math.inf])) == LARGEST, x, -x),
+        torch.tensor([[1.0, 2.0, 3.0]]),
+    ),
+    "a choice of numbers": (
+        lambda x: x + torch.where(torch.tensor([True, False, True]), 1.0, 0.1),
+        RANDOM[:1],
+    ),
+    "truth values that are added": (lambda x: x + torch.tensor([True, False, True]), RANDOM[:1]),
+}
+"""Functions, and inputs that lie far from the example of the capture."""
 REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "a decided constant": (Decided().eval(), RANDOM),
     "a place of constants": (Placed().eval(), RANDOM),
     "a large whole number": (lambda x: x.clamp(min=16777217), torch.full((1, 1), 16777214.0)),
     "whole numbers of the default type": (lambda x: torch.bucketize(x, RANDOM[0]) * 0.1, RANDOM),
+    "large perturbed whole numbers": (
+        lambda x: torch.where(x > -10, ((x > 0).long() + 2) * 16777215, x),
+        RANDOM,
+    ),
+    "bits of whole numbers": (
+        lambda x: (torch.bucketize(x, RANDOM[0].sort().values) & 2).to(x.dtype),
+        RANDOM,
+    ),
+    "sums in bytes": (
+        lambda x: (
+            (torch.bucketize(x, RANDOM[0].sort().values).to(torch.int8) * 60)
+            .sum(1, keepdim=True, dtype=torch.int8)
+            .to(x.dtype)
+        ),
+        torch.full((1, 3), 2.0),
+    ),
     "a large buffer": (lambda x: torch.maximum(x, torch.tensor([16777217])), RANDOM),
 }
 
@@ -89,10 +139,20 @@ def test_values_lie_inside(name: str, method: str) -> None:
     assert (unknown | ((found.lower <= value) & (value <= found.upper))).all()
 
 
+@pytest.mark.parametrize("method", ["ibp", "crown"])
+@pytest.mark.parametrize("name", FAR)
+def test_values_far_from_the_example_lie_inside(name: str, method: str) -> None:
+    function, x = FAR[name]
+    found = bl.capture(function, LIKE).bounds(bl.Box(x, x), method=method, arithmetic="float32")
+    value = function(x).double()
+    unknown = torch.isneginf(found.lower) & torch.isposinf(found.upper)
+    assert (unknown | ((found.lower <= value) & (value <= found.upper))).all()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_told_is_refused(name: str) -> None:
     function, x = REFUSED[name]
-    with pytest.raises(bl.UnsupportedOperator):
+    with pytest.raises((bl.UnsupportedOperator, bl.DomainError)):
         bl.capture(function, x).bounds(bl.Box(x, x), method="ibp", arithmetic="float32")
 
 
@@ -146,3 +206,26 @@ def test_constants_of_whole_numbers_are_computed_in_double_precision() -> None:
     exact = RANDOM.double() - torch.arange(1, 4).double() / 3
     assert ((found.lower <= exact) & (exact <= found.upper)).all()
     assert float(found.width.max()) < 1e-12
+
+
+def test_bits_of_whole_numbers_are_no_truth_values() -> None:
+    """They were bounded as such, and a property that is violated was said to hold."""
+    places = torch.tensor([-10.0, 0.5, 0.75, 0.75])
+
+    def bit(x: Tensor) -> Tensor:
+        number = torch.bucketize(x, places) & 2
+        return torch.cat([torch.ones_like(x), number.to(x.dtype)], 1)
+
+    x = torch.zeros(1, 1)
+    with pytest.raises(bl.UnsupportedOperator, match="bits of perturbed whole numbers"):
+        bl.capture(bit, x).bounds(bl.Box(x, x + 1))
+    inverted = bl.capture(lambda x: (~torch.bucketize(x, places)).to(x.dtype), x)
+    found = inverted.bounds(bl.Box(x, x + 1), method="ibp")
+    assert found.lower.tolist() == [[-5.0]] and found.upper.tolist() == [[-2.0]]
+
+
+def test_numbers_of_the_default_type_are_refused_in_double_precision() -> None:
+    x = RANDOM.double()
+    net = bl.capture(lambda x: x - torch.ones(3) / 3, x)
+    with pytest.raises(bl.UnsupportedOperator, match="default type"):
+        net.bounds(bl.Box(x, x), method="ibp", arithmetic="float64")

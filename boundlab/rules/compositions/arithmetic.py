@@ -25,22 +25,25 @@ BLOCK = 2.0**64
 def div(x: Tensor, y: Tensor | float) -> Tensor:
     if isinstance(y, Tensor):
         return x * torch.reciprocal(y)
-    largest, y = _precise(y, x)
+    smallest, largest, y = _precise(y, x)
     if y == 0:
         return x * math.copysign(math.inf, y)
     # in two steps: the quotient may be finite where 1 / y is not
     if abs(1 / y) > largest:
         return x * (1 / (y * BLOCK)) * BLOCK
+    if abs(1 / y) < smallest:
+        return x * (BLOCK / y) * (1 / BLOCK)
     return x * (1 / y)
 
 
-def _precise(y: float, x: Tensor) -> tuple[float, float]:
-    """The largest number of the type that x is divided in, and y as a number of that type."""
+def _precise(y: float, x: Tensor) -> tuple[float, float, float]:
+    """The smallest normal and the largest number of the type that x is divided in, and y as a
+    number of that type."""
     kind: type[np.floating] = np.float32
     if x.dtype == torch.float64:
         kind = np.float64
     with np.errstate(over="ignore"):
-        return float(np.finfo(kind).max), float(kind(y))
+        return float(np.finfo(kind).smallest_normal), float(np.finfo(kind).max), float(kind(y))
 
 
 @composition(aten.div.Scalar_mode, aten.divide.Tensor_mode, aten.divide.Scalar_mode)
@@ -56,10 +59,10 @@ def floor_divide(x: Tensor, y: Tensor | float) -> Tensor:
 
 
 def as_tensor(y: Tensor | float, x: Tensor) -> Tensor:
-    """A number as a tensor of x's type; tensors as they are."""
+    """A number as a tensor of the type that it gets beside x; tensors as they are."""
     if isinstance(y, Tensor):
         return y
-    return torch.full((), y, dtype=x.dtype, device=x.device)
+    return torch.full((), y, dtype=torch.result_type(x, y), device=x.device)
 
 
 @composition(aten.addmm.default)
@@ -79,17 +82,19 @@ def addmv(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float =
 
 @composition(aten.addcmul.default)
 def addcmul(x: Tensor, y: Tensor, z: Tensor, *, value: float = 1) -> Tensor:
-    return x + value * (y * z)
+    return x + (value * y) * z
 
 
 @composition(aten.addcdiv.default)
 def addcdiv(x: Tensor, y: Tensor, z: Tensor, *, value: float = 1) -> Tensor:
-    return x + value * (y * torch.reciprocal(z))
+    return x + (value * y) * torch.reciprocal(z)
 
 
 @composition(aten.lerp.Scalar)
 def lerp(x: Tensor, y: Tensor, weight: float) -> Tensor:
-    return (1 - weight) * x + weight * y
+    """The weight is a number of x's type before it is subtracted from 1."""
+    w = as_tensor(weight, x)
+    return (1 - w) * x + w * y
 
 
 @composition(aten.lerp.Tensor)

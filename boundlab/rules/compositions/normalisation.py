@@ -129,7 +129,7 @@ def _normalised(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     centred = x - x.mean(tuple(dims), True)
     variance = (centred**2).mean(tuple(dims), True)
     limit = math.sqrt(max(count - 1, 0))
-    return torch.ops.boundlab.within(centred * torch.rsqrt(variance + eps), -limit, limit)
+    return torch.ops.boundlab.within(centred * torch.rsqrt(variance + eps), -limit, limit, True)
 
 
 @composition(aten.layer_norm.default)
@@ -155,7 +155,7 @@ def rms_norm(
     dims = tuple(range(x.dim() - len(shape), x.dim()))
     limit = math.sqrt(math.prod(x.shape[d] for d in dims))
     result = x * torch.rsqrt((x**2).mean(dims, True) + eps)
-    return _scaled(torch.ops.boundlab.within(result, -limit, limit), weight, None)
+    return _scaled(torch.ops.boundlab.within(result, -limit, limit, False), weight, None)
 
 
 @composition(aten.group_norm.default)
