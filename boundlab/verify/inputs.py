@@ -47,6 +47,9 @@ COMPARE_SHARE = 0.1
 CHEAPER = 3.0
 """How many times faster a looser method must seem: samples seldom see the parts of large trees in
 which most of their boxes lie."""
+LOOKED_AT = 1 << 13
+"""Inputs of boxes, all together, that are looked ahead at in one pass: the deadline is looked at
+between passes and their steps."""
 ALONE_SECONDS = 1.0
 """How long the tightest method is tried before methods are compared."""
 AGAIN = 8
@@ -277,7 +280,11 @@ class InputSplitting:
             return boxes
 
         def bounds(parts: Boxes) -> Lines:
-            return self.bounder.lines(parts.lower, parts.upper, parts.clause, CHEAP)
+            size = max(LOOKED_AT // max(parts.lower.shape[1], 1), SMALLEST)
+            ends = (end.split(size) for end in (parts.lower, parts.upper, parts.clause))
+            few = zip(*ends, strict=True)
+            lines = self.bounder.lines
+            return Lines.join([lines(low, up, clause, CHEAP) for low, up, clause in few])
 
         return looked_ahead(boxes, bounds, self.patience.candidates)
 

@@ -29,6 +29,11 @@ class Lines:
         return Lines(self.a[chosen], self.b[chosen])
 
     @staticmethod
+    def join(parts: Sequence[Lines]) -> Lines:
+        """Lines of several domains after one another."""
+        return Lines(torch.cat([one.a for one in parts]), torch.cat([one.b for one in parts]))
+
+    @staticmethod
     def beside(parts: Sequence[Lines]) -> Lines:
         """Several lines below the same rows as further rows of each domain."""
         return Lines(torch.cat([one.a for one in parts], 1), torch.cat([one.b for one in parts], 1))

@@ -224,7 +224,7 @@ class Portfolio:
         inputs = ("input splitting", self.split_inputs)
         if self.query.movable <= FEW_INPUTS:
             yield inputs
-            if self.inputs.expected_seconds <= PATIENCE * self.seconds_left or self.neurons_lag:
+            if self.inputs_go_alone:
                 return
         if self.neurons is None:
             yield "alpha-crown", self.optimise
@@ -244,6 +244,11 @@ class Portfolio:
             yield "milp", self.solve
         if FEW_INPUTS < self.query.movable <= MANY_INPUTS:
             yield inputs
+
+    @property
+    def inputs_go_alone(self) -> bool:
+        expects_to_end = self.inputs.expected_seconds <= PATIENCE * self.seconds_left
+        return expects_to_end or self.neurons_lag
 
     @property
     def neurons_lag(self) -> bool:
