@@ -208,9 +208,10 @@ def test_answers_without_the_mode_do_not_change() -> None:
 
 
 def test_operators_without_a_row_are_refused_by_name() -> None:
-    x = torch.rand(2, 1, 4)
-    net = bl.capture(lambda x: nn.functional.interpolate(x, size=7, mode="linear"), x)
-    with pytest.raises(bl.UnsupportedOperator, match=r"aten\.upsample_linear1d"):
+    x, scale, zero = torch.rand(2, 3), torch.full((3,), 0.1), torch.zeros(3, dtype=torch.int32)
+    quantize = torch.fake_quantize_per_channel_affine
+    net = bl.capture(lambda x: quantize(x, scale, zero, 1, -8, 7), x)
+    with pytest.raises(bl.UnsupportedOperator, match=r"aten\.fake_quantize_per_channel_affine"):
         net.bounds(bl.Linf(x, 0.1), arithmetic="float32")
     net.bounds(bl.Linf(x, 0.1))
 
