@@ -35,6 +35,7 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.graph.graph import Node
 from boundlab.relaxations.interval import Interval
 from boundlab.relaxations.lines import Lines
+from boundlab.relaxations.picked import Picked
 from boundlab.relaxations.planes import Planes
 from boundlab.relaxations.relaxation import (
     ForwardBound,
@@ -44,7 +45,6 @@ from boundlab.relaxations.relaxation import (
     Terms,
 )
 from boundlab.rules.facts import UNKNOWN, Facts
-from boundlab.rules.lookups import Picked
 from boundlab.rules.rectifiers import Rectified
 from boundlab.rules.registry import Call, Rule, SlopeFamily
 

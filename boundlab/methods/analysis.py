@@ -6,7 +6,8 @@ the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from boundlab.arithmetic.guard import Guard, guard_of
 from boundlab.coefficients.coefficients import Coefficients
-from boundlab.errors import ArgumentError
+from boundlab.errors import ArgumentError, BoundlabError, UnsupportedOperator
 from boundlab.graph.graph import Graph, Node, Ref
 from boundlab.kernels.trained_linear import gathered, is_trained
 from boundlab.methods.plan import Plan
@@ -127,7 +128,8 @@ class Analysis:
         """The linear relaxation of a node for the intervals known of its arguments."""
         if name not in self._relaxations:
             call = self.calls[name]
-            self._relaxations[name] = checked(self.plan.rules[name].relax(call), call.node)
+            with _refused_for_whole_numbers(call):
+                self._relaxations[name] = checked(self.plan.rules[name].relax(call), call.node)
         return self._relaxations[name]
 
     def restrict(self, name: str, interval: Interval) -> Interval:
@@ -187,7 +189,8 @@ class Analysis:
         call = self.plan.calls[name].with_values(self.values.__getitem__, self.slopes)
         call = self.guard.call(call)
         self.calls[name] = call
-        interval = with_cases(rule, call, rule.interval(call))
+        with _refused_for_whole_numbers(call):
+            interval = with_cases(rule, call, rule.interval(call))
         self.guard.note(self._elements_of(node, interval), interval)
         if not interval.dtype.is_floating_point:
             refuse_wrapping(rule, call, interval)
@@ -234,3 +237,20 @@ class Analysis:
             if name not in self.plan.variable:
                 self.values[name] = value
         return found
+
+
+@contextmanager
+def _refused_for_whole_numbers(call: Call) -> Iterator[None]:
+    """Refuse, by name, what torch does not do to perturbed whole numbers or truth values in the
+    place of real ones."""
+    try:
+        yield
+    except BoundlabError:
+        raise
+    except (RuntimeError, TypeError) as error:
+        if all(x.dtype.is_floating_point for x in call.inputs) or "memory" in str(error):
+            raise
+        raise UnsupportedOperator(
+            f"{call.node}: it has no rule for whole numbers or truth values that are perturbed; "
+            "convert them first: .to(x.dtype)"
+        ) from error

@@ -19,6 +19,7 @@ from boundlab.graph.graph import Operator
 from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval, MidRad
 from boundlab.relaxations.lines import constant_lines
+from boundlab.relaxations.picked import between
 from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules import transposes, windows
 from boundlab.rules.facts import UNKNOWN, Facts
@@ -86,7 +87,10 @@ class Affine(Rule):
     def relax(self, call: Call) -> Relaxation:
         # a truth value as a number: it has no slope
         if not all(x.dtype.is_floating_point for x in call.inputs):
-            return constant_lines(self.interval(call), call.inputs)
+            bounds = self.interval(call)
+            if all(_broadcasts(x.shape, bounds.shape) for x in call.inputs):
+                return constant_lines(bounds, call.inputs)
+            return between(bounds, call.inputs)
         return AffineMap(
             call.bind(),
             self._absolute(call),
@@ -139,6 +143,12 @@ def _writes_once(call: Call) -> bool:
     places = torch.where(torch.isfinite(moved), moved, 0).sum(dtype=torch.float64)
     elements = sum(part.sum(dtype=torch.float64) for part in transpose(torch.ones_like(nothing)))
     return bool(places == elements)
+
+
+def _broadcasts(shape: torch.Size, result: torch.Size) -> bool:
+    """Whether an argument has the shape of the result once it is broadcast."""
+    sizes = zip(reversed(shape), reversed(result), strict=False)
+    return len(shape) <= len(result) and all(size in (1, whole) for size, whole in sizes)
 
 
 def _no_tensor(leaf: object) -> object:

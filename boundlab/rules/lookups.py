@@ -21,43 +21,14 @@ from boundlab.errors import UnsupportedOperator
 from boundlab.relaxations.affine_map import AffineMap
 from boundlab.relaxations.interval import Interval, lower_of, upper_of
 from boundlab.relaxations.lines import constant_lines
-from boundlab.relaxations.relaxation import ForwardBound, Relaxation, Rows, Terms, add_constant
+from boundlab.relaxations.picked import Picked
+from boundlab.relaxations.relaxation import Relaxation
 from boundlab.rules.affine import MOVES, Affine
 from boundlab.rules.facts import Facts
 from boundlab.rules.registry import Call, aten, register
 
 Pick = Callable[..., Tensor]
 """A table and the perturbed indices -> the elements that they pick."""
-
-
-@dataclass(frozen=True, eq=False)
-class Picked(Relaxation):
-    """The entries of a table, the first argument if it is perturbed, that certain indices pick, and
-    between two constants what others do. entries: table -> result, 0 where the index is not
-    certain; None for a constant table. lower, upper: 0 where ``entries`` says all. indices: the
-    shapes of the perturbed indices."""
-
-    entries: AffineMap | None
-    lower: Tensor
-    upper: Tensor
-    indices: tuple[torch.Size, ...]
-
-    def backward(self, rows: Rows) -> tuple[list[Rows], Terms]:
-        of_table: list[Rows] = []
-        if self.entries is not None:
-            of_table, _ = self.entries.backward(rows)
-        of_indices = [rows.new_zeros(len(rows), *shape) for shape in self.indices]
-        terms: Terms = [(rows.clamp(min=0), self.lower), (rows.clamp(max=0), self.upper)]
-        return [*of_table, *of_indices], terms
-
-    def forward(
-        self, lower: Sequence[ForwardBound], upper: Sequence[ForwardBound]
-    ) -> tuple[ForwardBound, ForwardBound]:
-        if self.entries is None:
-            low = up = self.lower.new_zeros(len(lower[0]), *self.lower.shape)
-        else:
-            low, up = self.entries.forward(lower[:1], upper[:1])
-        return add_constant(low.clone(), self.lower), add_constant(up.clone(), self.upper)
 
 
 @dataclass(frozen=True, eq=False)

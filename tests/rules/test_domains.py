@@ -128,3 +128,35 @@ def test_remainders_of_perturbed_whole_numbers_are_refused() -> None:
     net = bl.capture(lambda x: x.argmax(1) % 3, x)
     with pytest.raises(bl.UnsupportedOperator, match="whole numbers"):
         net.bounds(bl.Linf(x, 5.0))
+
+
+PLACES = torch.tensor([0.2, 0.5])
+WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "difference": lambda x: torch.bucketize(x, PLACES).diff(dim=1) * x[:, :2],
+    "product": lambda x: (torch.bucketize(x, PLACES) @ torch.ones(3, 2, dtype=torch.int64)) * 0.5,
+    "quotient": lambda x: x.sum(1, keepdim=True) / ((x > 0.3).sum(1, keepdim=True) + 1),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_torch_does_not_do_to_perturbed_whole_numbers_is_named(name: str) -> None:
+    x = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
+    net = bl.capture(WHOLE[name], x)
+    with pytest.raises(bl.UnsupportedOperator, match="convert them first"):
+        net.bounds(bl.Linf(x, 0.2))
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "forward", "crown", "alpha-crown"])
+def test_whole_numbers_beside_others(method: str) -> None:
+    """Parts of a concatenation that have no slopes, and other shapes than the result."""
+    x = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
+    weight = torch.tensor([[0.5], [-0.3], [0.7], [0.4], [-0.6], [0.2], [1.0], [2.0], [-1.0]])
+
+    def model(x: Tensor) -> Tensor:
+        return torch.cat([x, torch.bucketize(x, PLACES), x > 0.4], 1) @ weight
+
+    region = bl.Linf(x, 0.2)
+    found = bl.capture(model, x).bounds(region, method=method)
+    for _ in range(50):
+        y = model(region.sample())
+        assert (found.lower <= y + 1e-5).all() and (y <= found.upper + 1e-5).all()
