@@ -165,11 +165,12 @@ class Portfolio:
     @property
     def left(self) -> Given | None:
         """What splits of inputs have left open, if so few inputs move that they do the most; None
-        if they have not begun, their bounds are doubted, or some boxes are missing."""
+        if they have not begun, a counterexample contradicts their bounds, these are doubted, or
+        some boxes are missing."""
         if not self.has_begun or self.doubted or self.query.movable > FEW_INPUTS:
             return None
         boxes = self.inputs.pool.boxes
-        if not self.inputs.counts.add_up(len(boxes)):
+        if self.inputs.found or not self.inputs.counts.add_up(len(boxes)):
             return None
         return Given(boxes, self.inputs.method, self.query.rows.slack)
 

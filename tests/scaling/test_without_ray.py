@@ -376,6 +376,8 @@ def test_what_a_search_has_left_open_goes_on_elsewhere() -> None:
         search = Portfolio(model, prop, time.monotonic() + 60.0)
         search.go_on(replace(given, boxes=part))
         assert search.proved and search.left is not None and not len(search.left.boxes)
+    first.inputs.found = True  # perhaps in a box that counts as proved
+    assert first.left is None
     late = Portfolio(model, prop, time.monotonic() - 1.0)
     late.go_on(given)
     assert not late.has_begun and late.left is None
